@@ -278,7 +278,7 @@ static double flow_seconds(bool apart, bool transfers, bool computes)
         flow.in[i] = values(rows * row, (unsigned)i, 1);
         flow.out[i] = memory(bytes);
         if (apart)
-            ok(kiln_batch_run_apart(batch), "apart");
+            ok(kiln_batch_set_independent(batch), "apart");
         kiln_tensor x = transfers
                             ? kiln_upload(batch, KILN_F32, 2, (size_t[]){rows, row}, flow.in[i])
                             : kiln_import(batch, kept);

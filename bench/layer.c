@@ -112,7 +112,7 @@ static void run_fused(void *user)
     bench_ok(kiln_batch_execute(work.fused), "running");
 }
 
-static void run_apart(void *user)
+static void run_independent(void *user)
 {
     (void)user;
     for (int i = 0; i < 2; i++)
@@ -212,7 +212,7 @@ static void measure(const struct layer *l)
     struct bench_row row = {.name = name, .unit = BENCH_GFLOPS};
     row.amount = 2.0 * (double)work.rows * (double)l->out * (double)work.depth;
     bench_way(&row, "kiln", run_fused, check_kiln, NULL);
-    bench_way(&row, "kiln, two batches", run_apart, check_kiln, NULL);
+    bench_way(&row, "kiln, two batches", run_independent, check_kiln, NULL);
     bench_compare(&row, "kiln", "kiln, two batches");
     if (peer_has_openblas()) {
         bench_peer(&row, "OpenBLAS and a loop", run_peer, check_peer, NULL);

@@ -58,8 +58,8 @@ static const struct situation {
     /* clang-format off */
     {"cold",                      EMPTY,   EMPTY,  "together", true,  false, spread},
     {"cold, one after the other", EMPTY,   EMPTY,  "alone",    false, true,  compiler},
-    {"cold, compiled behind",     EMPTY,   EMPTY,  "behind",   false, true,  opening},
-    {"compiled behind",           GENERIC, EMPTY,  "behind",   false, true,  opening},
+    {"cold, compiled in the background",     EMPTY,   EMPTY,  "background",   false, true,  opening},
+    {"compiled in the background",           GENERIC, EMPTY,  "background",   false, true,  opening},
     {"kiln's cache",              FILLED,  EMPTY,  "together", true,  false, opening},
     {"the driver's cache",        EMPTY,   FILLED, "together", false, false, opening},
     {"both caches",               FILLED,  FILLED, "together", false, false, opening},
@@ -178,7 +178,7 @@ static int run_child(const struct work *work, double called, int output)
     times.driver = 1e-9 * (double)atomic_load(&driver_nanoseconds);
     work->check();
     kiln_event_release(event);
-    bench_ok(kiln_batch_prepare(batch, 0), "waiting for what is compiled behind");
+    bench_ok(kiln_batch_prepare(batch, 0), "waiting for what is compiled in the background");
     kiln_batch_release(batch);
     kiln_context_release(context);
     return write(output, &times, sizeof times) == sizeof times ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -321,7 +321,7 @@ static void fill(const struct work *work)
     snprintf(path, sizeof path, "%s/" TEMPLATE, folder);
     mkdir(path, 0700);
     setenv("KILN_CACHE_DIR", path, 1);
-    setenv("KILN_COMPILE", "behind", 1);
+    setenv("KILN_COMPILE", "background", 1);
     point_driver(EMPTY);
     spawn_child(&functions);
 }
@@ -378,8 +378,8 @@ static void measure(const struct work *work)
     bench_compare(&row, "kiln's cache", "the driver's cache");
     if (work->many) {
         bench_compare(&row, "cold", "cold, one after the other");
-        bench_compare(&row, "cold, compiled behind", "cold");
-        bench_compare(&row, "compiled behind", "cold");
+        bench_compare(&row, "cold, compiled in the background", "cold");
+        bench_compare(&row, "compiled in the background", "cold");
     }
     bench_measure(&row);
 }

@@ -296,7 +296,7 @@ INLINE void write_results(const float sums[SUMS], const struct rows *rows, long 
 
 #if SCALED
 /* Of each row log2 of the sum of its scores' exponentials, which the gradient goes by
- * (attention_slopes.h); INFINITY without a key. scales: of the warpgroup's first row. */
+ * (attention_backward.h); INFINITY without a key. scales: of the warpgroup's first row. */
 INLINE void write_scales(const struct rows *rows, float scale, long left, __global float *scales)
 {
     const uint item = get_local_id(0) % 128, lane = item % 32;

@@ -14,7 +14,7 @@
  * none of m, n and k that is contiguous somewhere ends in between.
  * Offsets and strides count elements; integer arguments are long. k of 0 writes zeros.
  *
- * PATCHES not 0: A's rows are patches of an image (matmul_gpu_patches.h), and further arguments say
+ * PATCHES not 0: A's rows are patches of an image (matmul_gpu_im2col.h), and further arguments say
  * where: rows_1, rows_2, row_0 to row_2, taps, run, tap_0, tap_1, of which counts are followed by
  * what divides by them. Row i begins at a_offset + batch * a_batch + i / rows_2 / rows_1 * row_0 +
  * i / rows_2 % rows_1 * row_1 + i % rows_2 * row_2, its element l lies at l / run / taps * tap_0 +
@@ -98,7 +98,7 @@
 #include "operands.h"
 
 #if PATCHES
-#include "matmul_gpu_patches.h"
+#include "matmul_gpu_im2col.h"
 #define START START_A
 #endif
 #define OF(name) name##_a

@@ -458,12 +458,12 @@ files_sources = \
 	lib/files/save.c
 
 kernels = \
+	kernels/attention_backward.cl \
+	kernels/attention_backward_wgmma.cl \
 	kernels/attention_copies.cl \
 	kernels/attention_copies_long.cl \
 	kernels/attention_cpu.cl \
 	kernels/attention_gpu.cl \
-	kernels/attention_slopes.cl \
-	kernels/attention_slopes_wgmma.cl \
 	kernels/attention_wgmma.cl \
 	kernels/generic.cl \
 	kernels/lanes.cl \
@@ -473,8 +473,8 @@ kernels = \
 	kernels/math_inverse.cl \
 	kernels/math_random.cl \
 	kernels/math_special.cl \
+	kernels/matmul_cpu_im2col.cl \
 	kernels/matmul_cpu_packed.cl \
-	kernels/matmul_cpu_patches.cl \
 	kernels/matmul_cpu_skinny.cl \
 	kernels/matmul_cpu_small.cl \
 	kernels/matmul_gpu.cl \
@@ -491,18 +491,18 @@ kernels = \
 # What they include.
 kernel_headers = \
 	kernels/attention.h \
+	kernels/attention_backward.h \
 	kernels/attention_copies.h \
-	kernels/attention_slopes.h \
 	kernels/attention_ptx.h \
 	kernels/attention_wgmma.h \
-	kernels/narrow_result.h \
 	kernels/cpu_lines.h \
 	kernels/cpu_pack.h \
 	kernels/cpu_tile.h \
 	kernels/cpu_vector.h \
 	kernels/helpers.h \
 	kernels/matmul_gpu_fetch.h \
-	kernels/matmul_gpu_patches.h \
+	kernels/matmul_gpu_im2col.h \
+	kernels/narrow_result.h \
 	kernels/operands.h \
 	kernels/runs.h \
 	kernels/scatter.h \

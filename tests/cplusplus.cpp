@@ -85,7 +85,7 @@ static void describe(const kiln::context &context)
     EXPECT((kiln::resize(x, {2, 12, 4}).shape() == kiln::shape{2, 12, 4}));
     EXPECT(kiln::clip_by_norm({x, x}, 1).size() == 2);
     EXPECT(b.window(KILN_TAPER_HANN, 8).shape().count() == 8);
-    EXPECT(!b.name_calls("layer") && !b.sum_alike() && !b.status());
+    EXPECT(!b.name_calls("layer") && !b.set_batch_invariant() && !b.status());
 #ifndef KILN_EXCEPTIONS
     EXPECT(!(x + b.fill({5}, 1)));
     EXPECT(std::strstr(b.error(), "(a is \"input\", b is \"layer\")"));

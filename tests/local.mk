@@ -2,17 +2,17 @@
 # ---- tests: each test_*.c is a Criterion program over all of kiln ----
 
 criterion_tests = \
-	tests/test_again \
+	tests/test_rematerialise \
 	tests/test_attention \
 	tests/test_attention_wgmma \
 	tests/test_batch \
-	tests/test_behind \
+	tests/test_background \
 	tests/test_buffers \
 	tests/test_catalogue \
 	tests/test_cache_catalog \
 	tests/test_cache_edit \
 	tests/test_cache_entry \
-	tests/test_cache_errand \
+	tests/test_cache_compile_job \
 	tests/test_cache_processes \
 	tests/test_cache_program \
 	tests/test_cache_store \
@@ -27,7 +27,7 @@ criterion_tests = \
 	tests/test_errors_calls \
 	tests/test_events \
 	tests/test_executor \
-	tests/test_executor_alike \
+	tests/test_executor_invariant \
 	tests/test_executor_contexts \
 	tests/test_executor_errors \
 	tests/test_executor_lengths \
@@ -51,7 +51,7 @@ criterion_tests = \
 	tests/test_in_place \
 	tests/test_interop \
 	tests/test_interpolation \
-	tests/test_kept \
+	tests/test_prepacked \
 	tests/test_kernels \
 	tests/test_limit \
 	tests/test_locale \
@@ -64,7 +64,7 @@ criterion_tests = \
 	tests/test_matmul_quantized \
 	tests/test_matmul_wgmma \
 	tests/test_models \
-	tests/test_now \
+	tests/test_eager \
 	tests/test_ops \
 	tests/test_ops_cast \
 	tests/test_ops_known \
@@ -72,8 +72,8 @@ criterion_tests = \
 	tests/test_ops_gather \
 	tests/test_ops_lanes \
 	tests/test_ops_movement \
-	tests/test_ops_place \
-	tests/test_ops_place_cost \
+	tests/test_ops_insert_slice \
+	tests/test_ops_insert_slice_cost \
 	tests/test_ops_reduce \
 	tests/test_ops_reduce_fused \
 	tests/test_ops_scatter \
@@ -83,7 +83,7 @@ criterion_tests = \
 	tests/test_options \
 	tests/test_pad \
 	tests/test_parallel \
-	tests/test_parts \
+	tests/test_micro_batches \
 	tests/test_passes \
 	tests/test_plan \
 	tests/test_pool \
@@ -99,24 +99,24 @@ criterion_tests = \
 	tests/test_shapes \
 	tests/test_serve \
 	tests/test_signal \
-	tests/test_source \
+	tests/test_backing_store \
 	tests/test_staging \
 	tests/test_structures \
 	tests/test_streams \
 	tests/test_threads \
 	tests/test_traffic \
-	tests/test_trial \
+	tests/test_crash_probe \
 	tests/test_tune \
 	tests/test_twice \
 	tests/test_util \
 	tests/test_validate \
-	tests/test_values \
+	tests/test_nan_check \
 	tests/test_verify_fusion \
 	tests/test_verify_plan \
 	tests/test_prepare \
 	tests/test_warm \
 	tests/test_wordpiece \
-	tests/test_works \
+	tests/test_workloads \
 	tests/layer/test_layer
 
 if ONNX
@@ -128,7 +128,7 @@ endif
 device_tests = \
 	tests/test_attention \
 	tests/test_batch \
-	tests/test_behind \
+	tests/test_background \
 	tests/test_buffers \
 	tests/test_cache_program \
 	tests/test_channels \
@@ -147,7 +147,7 @@ device_tests = \
 	tests/test_in_place \
 	tests/test_interop \
 	tests/test_interpolation \
-	tests/test_kept \
+	tests/test_prepacked \
 	tests/test_loss \
 	tests/test_matmul \
 	tests/test_cumsum \
@@ -156,7 +156,7 @@ device_tests = \
 	tests/test_matmul_operands \
 	tests/test_matmul_quantized \
 	tests/test_matmul_wgmma \
-	tests/test_now \
+	tests/test_eager \
 	tests/test_precision \
 	tests/test_random \
 	tests/test_ops \
@@ -166,8 +166,8 @@ device_tests = \
 	tests/test_ops_gather \
 	tests/test_ops_lanes \
 	tests/test_ops_movement \
-	tests/test_ops_place \
-	tests/test_ops_place_cost \
+	tests/test_ops_insert_slice \
+	tests/test_ops_insert_slice_cost \
 	tests/test_ops_random \
 	tests/test_ops_reduce \
 	tests/test_ops_reduce_fused \
@@ -178,19 +178,19 @@ device_tests = \
 	tests/test_pad \
 	tests/test_pairs \
 	tests/test_parallel \
-	tests/test_parts \
-	tests/test_parts_sums \
+	tests/test_micro_batches \
+	tests/test_micro_batches_sums \
 	tests/test_recurrent \
 	tests/test_resize \
 	tests/test_reuse \
 	tests/test_saved \
 	tests/test_shapes \
-	tests/test_slopes \
+	tests/test_attention_backward \
 	tests/test_signal \
-	tests/test_source \
+	tests/test_backing_store \
 	tests/test_staging \
 	tests/test_structures \
-	tests/test_trial \
+	tests/test_crash_probe \
 	tests/test_twice \
 	tests/test_types \
 	tests/test_validate
@@ -198,7 +198,7 @@ device_tests = \
 # Those where threads meet.
 thread_tests = \
 	tests/test_batch \
-	tests/test_behind \
+	tests/test_background \
 	tests/test_cache_program \
 	tests/test_events \
 	tests/test_executor \
@@ -207,7 +207,7 @@ thread_tests = \
 	tests/test_executor_threads \
 	tests/test_serve \
 	tests/test_shapes \
-	tests/test_source \
+	tests/test_backing_store \
 	tests/test_staging \
 	tests/test_streams \
 	tests/test_threads
@@ -391,9 +391,9 @@ long_criterion_tests = \
 	tests/test_pairs \
 	tests/test_matmul_epilogue \
 	tests/test_types \
-	tests/test_slopes \
+	tests/test_attention_backward \
 	tests/test_accuracy \
-	tests/test_parts_sums \
+	tests/test_micro_batches_sums \
 	tests/test_ops_large
 long_campaigns = \
 	tests/campaigns/allocations \

@@ -495,7 +495,7 @@ static void expect_near(bool slopes, kiln_type type, int causal, int masked, dou
     kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
     kiln_batch *b = kiln_batch_create(imagined_gpu());
     kiln_tensor x[4], narrow[4], wide[4], of_narrow[3], of_wide[3];
-    b->takes_slopes = slopes ? take_slopes : NULL;
+    b->takes_attention_backward = slopes ? take_attention_backward : NULL;
     options.causal = causal;
     options.scale = 0.25;
     for (int i = 0; i < 5; i++)

@@ -31,16 +31,16 @@ static struct kiln__device hopper(void)
     return device;
 }
 
-static bool believes(struct kiln__prover *prover, const struct kiln__proof *proof)
+static bool believes(struct kiln__self_tester *self_tester, const struct kiln__self_test *self_test)
 {
-    (void)prover;
-    return !strcmp(proof->kernel->file, "attention_wgmma");
+    (void)self_tester;
+    return !strcmp(self_test->kernel->file, "attention_wgmma");
 }
 
-static bool doubts(struct kiln__prover *prover, const struct kiln__proof *proof)
+static bool doubts(struct kiln__self_tester *self_tester, const struct kiln__self_test *self_test)
 {
-    (void)prover;
-    (void)proof;
+    (void)self_tester;
+    (void)self_test;
     return false;
 }
 
@@ -64,11 +64,11 @@ static kiln_tensor operand(kiln_batch *batch, kiln_type type, size_t heads, size
 }
 
 /* The kernel of the plan's one launch, its options and how many work-groups it has. */
-static const char *planned_by(const struct kiln__device *device, struct kiln__prover *prover,
-                              const struct attention *a)
+static const char *planned_by(const struct kiln__device *device,
+                              struct kiln__self_tester *self_tester, const struct attention *a)
 {
     static char words[512];
-    struct kiln__plan_options options = {.device = device, .prover = prover};
+    struct kiln__plan_options options = {.device = device, .self_tester = self_tester};
     struct kiln__plan plan;
     char wrong[KILN__WRONG] = "";
     kiln_batch *batch = kiln_batch_create(imagined_gpu());
@@ -91,7 +91,7 @@ static const char *planned_by(const struct kiln__device *device, struct kiln__pr
     cr_expect_eq(plan.launches.count, 1);
     const struct kiln__launch *launch = &plan.launches.items[0];
     snprintf(words, sizeof words, "%s", launch->kernel);
-    if (launch->proved || strstr(launch->options, "RESULT"))
+    if (launch->self_tested || strstr(launch->options, "RESULT"))
         snprintf(words, sizeof words, "%s %zu x %zu", launch->options,
                  launch->global[0] / launch->local[0], launch->global[1]);
     if (strstr(launch->options, "-DLOCAL=")) /* more than an array may have */
@@ -106,8 +106,8 @@ static const char *planned_by(const struct kiln__device *device, struct kiln__pr
 static void expect_words(const struct attention *attention, const char *words)
 {
     struct kiln__device device = hopper();
-    struct kiln__prover prover = {believes};
-    cr_expect_str_eq(planned_by(&device, &prover, attention), words);
+    struct kiln__self_tester self_tester = {believes};
+    cr_expect_str_eq(planned_by(&device, &self_tester, attention), words);
 }
 
 static void expect_other(const struct attention *attention)
@@ -158,19 +158,20 @@ Test(attention_wgmma, reads_masks_as_they_lie_and_two_keys_at_once_where_all_row
 }
 
 /* Kernels with a mask are others, and so are those with one of another type. */
-static bool believes_unmasked(struct kiln__prover *prover, const struct kiln__proof *proof)
+static bool believes_unmasked(struct kiln__self_tester *self_tester,
+                              const struct kiln__self_test *self_test)
 {
-    return believes(prover, proof) && !proof->mask;
+    return believes(self_tester, self_test) && !self_test->mask;
 }
 
 Test(attention_wgmma, has_to_be_proved_with_the_mask_that_it_reads)
 {
     struct kiln__device device = hopper();
-    struct kiln__prover prover = {believes_unmasked};
+    struct kiln__self_tester self_tester = {believes_unmasked};
     struct attention attention = {NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, KILN_U8, 0};
-    cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_gpu");
+    cr_expect_str_eq(planned_by(&device, &self_tester, &attention), "attention_gpu");
     attention.mask = (kiln_type)0;
-    cr_expect_str_neq(planned_by(&device, &prover, &attention), "attention_gpu");
+    cr_expect_str_neq(planned_by(&device, &self_tester, &attention), "attention_gpu");
 }
 
 /* Operands that are rounded on the way lie as floats: the kernel that takes such ones stores
@@ -178,8 +179,8 @@ Test(attention_wgmma, has_to_be_proved_with_the_mask_that_it_reads)
 Test(attention_wgmma, has_no_narrow_result_stored_as_floats)
 {
     struct kiln__device device = hopper();
-    struct kiln__prover prover = {believes};
-    struct kiln__plan_options options = {.device = &device, .prover = &prover};
+    struct kiln__self_tester self_tester = {believes};
+    struct kiln__plan_options options = {.device = &device, .self_tester = &self_tester};
     struct kiln__plan plan;
     kiln_batch *batch = kiln_batch_create(imagined_gpu());
     kiln_tensor x = operand(batch, KILN_F32, 8, 512, 64);
@@ -216,69 +217,72 @@ Test(attention_wgmma, leaves_floats_to_a_kernel_that_copies_in_the_background)
 
 static kiln_type believed_mask;
 
-static bool believes_long(struct kiln__prover *prover, const struct kiln__proof *proof)
+static bool believes_long(struct kiln__self_tester *self_tester,
+                          const struct kiln__self_test *self_test)
 {
-    (void)prover;
-    return !strcmp(proof->kernel->file, "attention_copies_long") && proof->type == KILN_F32 &&
-           proof->mask == believed_mask;
+    (void)self_tester;
+    return !strcmp(self_test->kernel->file, "attention_copies_long") &&
+           self_test->type == KILN_F32 && self_test->mask == believed_mask;
 }
 
 Test(attention_wgmma, leaves_floats_to_longer_stages_where_these_are_proved)
 {
     struct kiln__device device = hopper();
-    struct kiln__prover prover = {believes_long};
+    struct kiln__self_tester self_tester = {believes_long};
     struct attention attention = {NARROW(KILN_F32), 8, 512, 512, 128, 100, 0, 0, 0};
     cr_expect_str_eq(
-        planned_by(&device, &prover, &attention),
+        planned_by(&device, &self_tester, &attention),
         "attention_copies_long -DWIDTH=128 -DMASK=0 -DRUNS=1 -DDEPTH=32 -DLOCAL=100352");
     attention.d = 64, attention.e = 36;
-    cr_expect_str_eq(planned_by(&device, &prover, &attention),
+    cr_expect_str_eq(planned_by(&device, &self_tester, &attention),
                      "attention_copies_long -DWIDTH=64 -DMASK=0 -DRUNS=1 -DDEPTH=32 -DLOCAL=83968");
     attention.d = 68; /* more than there is room for */
-    cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_copies");
+    cr_expect_str_eq(planned_by(&device, &self_tester, &attention), "attention_copies");
     attention.d = 64, attention.mask = KILN_U8; /* another kernel */
-    cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_copies");
+    cr_expect_str_eq(planned_by(&device, &self_tester, &attention), "attention_copies");
     believed_mask = KILN_U8;
-    cr_expect(strstr(planned_by(&device, &prover, &attention), "_long -DWIDTH=64 -DMASK=1"));
+    cr_expect(strstr(planned_by(&device, &self_tester, &attention), "_long -DWIDTH=64 -DMASK=1"));
     attention.mask = KILN_F16; /* as generated text makes it floats */
-    cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_copies");
+    cr_expect_str_eq(planned_by(&device, &self_tester, &attention), "attention_copies");
     believed_mask = KILN_F32;
-    cr_expect(strstr(planned_by(&device, &prover, &attention), "_long -DWIDTH=64 -DMASK=2"));
+    cr_expect(strstr(planned_by(&device, &self_tester, &attention), "_long -DWIDTH=64 -DMASK=2"));
     attention.mask = believed_mask = (kiln_type)0;
-    cr_expect(strstr(planned_by(&device, &prover, &attention), "_long "));
+    cr_expect(strstr(planned_by(&device, &self_tester, &attention), "_long "));
     device.ptx_level = 80;
-    cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_copies");
+    cr_expect_str_eq(planned_by(&device, &self_tester, &attention), "attention_copies");
 }
 
 Test(attention_wgmma, is_for_the_device_that_has_it_and_has_proved_it)
 {
     struct kiln__device device = hopper();
-    struct kiln__prover prover = {doubts};
+    struct kiln__self_tester self_tester = {doubts};
     const struct attention attention = {NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, 0, 0};
-    cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_gpu");
+    cr_expect_str_eq(planned_by(&device, &self_tester, &attention), "attention_gpu");
     cr_expect_str_eq(planned_by(&device, NULL, &attention), "attention_gpu");
-    prover.proves = believes;
+    self_tester.passes = believes;
     device.ptx_level = 89;
-    cr_expect_str_eq(planned_by(&device, &prover, &attention), "attention_gpu");
+    cr_expect_str_eq(planned_by(&device, &self_tester, &attention), "attention_gpu");
 }
 
-static bool believes_all(struct kiln__prover *prover, const struct kiln__proof *proof)
+static bool believes_all(struct kiln__self_tester *self_tester,
+                         const struct kiln__self_test *self_test)
 {
-    (void)prover;
-    (void)proof;
+    (void)self_tester;
+    (void)self_test;
     return true;
 }
 
 /* A gradient by q, k and v as narrow as they are, planned for a device whose kernels are believed.
  */
-static struct kiln__plan plan_of_gradient(kiln_type type, bool slopes, struct kiln__prover *prover)
+static struct kiln__plan plan_of_gradient(kiln_type type, bool slopes,
+                                          struct kiln__self_tester *self_tester)
 {
     struct kiln__device device = hopper();
-    struct kiln__plan_options options = {.device = &device, .prover = prover};
+    struct kiln__plan_options options = {.device = &device, .self_tester = self_tester};
     struct kiln__plan plan;
     kiln_batch *batch = kiln_batch_create(imagined_gpu());
     kiln_tensor x[4], out[3];
-    batch->takes_slopes = slopes ? take_slopes : NULL;
+    batch->takes_attention_backward = slopes ? take_attention_backward : NULL;
     for (int i = 0; i < 4; i++)
         x[i] = operand(batch, type, 4, 512, 64);
     kiln_tensor y = kiln_attention(batch, x[0], x[1], x[2], (kiln_tensor){0}, NULL);
@@ -307,8 +311,8 @@ static size_t count_launches(const struct kiln__plan *plan, const char *kernel)
  * product takes them as they lie. */
 Test(attention_wgmma, makes_gradients_of_narrow_products)
 {
-    struct kiln__prover prover = {believes_all};
-    struct kiln__plan plan = plan_of_gradient(KILN_F16, false, &prover);
+    struct kiln__self_tester self_tester = {believes_all};
+    struct kiln__plan plan = plan_of_gradient(KILN_F16, false, &self_tester);
     cr_expect_eq(count_launches(&plan, "matmul_wgmma"), 5);
     cr_expect_eq(count_launches(&plan, "kiln_map"), 0);
     cr_expect_eq(plan.launches.count,
@@ -320,12 +324,12 @@ Test(attention_wgmma, makes_gradients_of_narrow_products)
  * attention, what flows to values beside what flows to keys. Results are stored narrow at once. */
 Test(attention_wgmma, makes_gradients_of_slopes)
 {
-    struct kiln__prover prover = {believes_all};
-    struct kiln__plan plan = plan_of_gradient(KILN_BF16, true, &prover);
+    struct kiln__self_tester self_tester = {believes_all};
+    struct kiln__plan plan = plan_of_gradient(KILN_BF16, true, &self_tester);
     const struct kiln__launch *launch = plan.launches.items;
     cr_expect_eq(plan.launches.count, 5); /* the slope rounded, with its shift; stats */
     cr_expect(strstr(launch[0].options, "-DSCALED=1"), "%s", launch[0].options);
-    cr_expect_eq(count_launches(&plan, "attention_slopes_wgmma"), 2);
+    cr_expect_eq(count_launches(&plan, "attention_backward_wgmma"), 2);
     cr_expect_str_eq(launch[3].options,
                      "-DFORM=3 -DMARKS=35 -DTYPE=bf16 -DRESULT=bf16 -DDEPTH=64 -DWALKED=64 "
                      "-DSTAGES=3 -DLOCAL=84480 -DALIGNED=1 -DRUNS=1");
@@ -333,38 +337,40 @@ Test(attention_wgmma, makes_gradients_of_slopes)
                      "-DFORM=4 -DMARKS=29 -DTYPE=bf16 -DRESULT=bf16 -DDEPTH=64 -DWALKED=64 "
                      "-DSTAGES=3 -DLOCAL=84480 -DALIGNED=1 -DRUNS=1 -DPAIR=1");
     kiln__plan_free(&plan);
-    plan = plan_of_gradient(KILN_F16, true, &prover);
+    plan = plan_of_gradient(KILN_F16, true, &self_tester);
     cr_expect_eq(plan.launches.count, 9); /* two for the largest slope, two for the largest value */
-    cr_expect_eq(count_launches(&plan, "attention_slopes_wgmma"), 2);
+    cr_expect_eq(count_launches(&plan, "attention_backward_wgmma"), 2);
     kiln__plan_free(&plan);
 }
 
 /* What is wrong on a new driver has other kernels take its place. */
-static bool doubts_pairs(struct kiln__prover *prover, const struct kiln__proof *proof)
+static bool doubts_pairs(struct kiln__self_tester *self_tester,
+                         const struct kiln__self_test *self_test)
 {
-    (void)prover;
-    switch (proof->kernel->kind) {
-    case KILN__KERNEL_ATTENTION: return !proof->form;
-    case KILN__KERNEL_ATTENTION_GRADIENT: return proof->form < KILN__SLOPES_BOTH;
+    (void)self_tester;
+    switch (self_test->kernel->kind) {
+    case KILN__KERNEL_ATTENTION: return !self_test->form;
+    case KILN__KERNEL_ATTENTION_GRADIENT: return self_test->form < KILN__BACKWARD_BOTH;
     default: return true;
     }
 }
 
-static bool doubts_slopes(struct kiln__prover *prover, const struct kiln__proof *proof)
+static bool doubts_slopes(struct kiln__self_tester *self_tester,
+                          const struct kiln__self_test *self_test)
 {
-    return doubts_pairs(prover, proof) && proof->form != KILN__SLOPES_KEYS;
+    return doubts_pairs(self_tester, self_test) && self_test->form != KILN__BACKWARD_KEYS;
 }
 
 Test(attention_wgmma, has_each_form_of_slopes_proved)
 {
-    struct kiln__prover prover = {doubts_pairs};
-    struct kiln__plan plan = plan_of_gradient(KILN_BF16, true, &prover);
-    cr_expect_eq(count_launches(&plan, "attention_slopes_wgmma"), 4);
+    struct kiln__self_tester self_tester = {doubts_pairs};
+    struct kiln__plan plan = plan_of_gradient(KILN_BF16, true, &self_tester);
+    cr_expect_eq(count_launches(&plan, "attention_backward_wgmma"), 4);
     cr_expect_eq(count_launches(&plan, "attention_wgmma"), 1);
     kiln__plan_free(&plan);
-    prover.proves = doubts_slopes;
-    plan = plan_of_gradient(KILN_BF16, true, &prover);
-    cr_expect_eq(count_launches(&plan, "attention_slopes_wgmma"), 3);
-    cr_expect_eq(count_launches(&plan, "attention_slopes"), 1);
+    self_tester.passes = doubts_slopes;
+    plan = plan_of_gradient(KILN_BF16, true, &self_tester);
+    cr_expect_eq(count_launches(&plan, "attention_backward_wgmma"), 3);
+    cr_expect_eq(count_launches(&plan, "attention_backward"), 1);
     kiln__plan_free(&plan);
 }

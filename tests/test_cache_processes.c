@@ -171,7 +171,7 @@ Test(cache_processes, what_the_driver_refuses_is_replaced)
     const char *why;
     struct kiln__items items;
     snprintf(path, sizeof path, "%s/kiln", fill_folder());
-    int at = kiln__place_open(path, false, &why);
+    int at = kiln__location_open(path, false, &why);
     cr_assert(at >= 0 && kiln__folder_list(at, &items));
     for (size_t i = 0; i < items.list.count; i++)
         replace_payload(at, items.list.items[i].file);

@@ -143,12 +143,12 @@ Test(cache_program, a_busy_process_stores_all_the_same)
     struct kiln__programs_stats stats;
     start_here();
     cr_assert_eq(fill_get(&here, 1, &program, NULL), KILN_OK);
-    kiln__gate_enter();
+    kiln__interlock_enter();
     cr_expect(fill_launch(&here, program, 1));
     kiln__programs_sync(here.programs);
     kiln__programs_get_stats(here.programs, &stats);
     cr_expect_eq(stats.stores, 1u);
-    kiln__gate_leave();
+    kiln__interlock_leave();
     fill_stop(&here);
 }
 

@@ -222,19 +222,19 @@ Test(cache_store, places_are_tried_in_order)
     setenv("KILN_CACHE_DIR", "/one///", 1);
     setenv("XDG_CACHE_HOME", "/two", 1);
     setenv("HOME", "/three", 1);
-    cr_assert(kiln__place_find("/zero", path, sizeof path));
+    cr_assert(kiln__location_find("/zero", path, sizeof path));
     cr_expect_str_eq(path, "/zero");
-    cr_assert(kiln__place_find(NULL, path, sizeof path));
+    cr_assert(kiln__location_find(NULL, path, sizeof path));
     cr_expect_str_eq(path, "/one");
     setenv("KILN_CACHE_DIR", "", 1);
-    cr_assert(kiln__place_find("", path, sizeof path));
+    cr_assert(kiln__location_find("", path, sizeof path));
     cr_expect_str_eq(path, "/two/kiln");
     setenv("XDG_CACHE_HOME", "two", 1);
-    cr_assert(kiln__place_find(NULL, path, sizeof path));
+    cr_assert(kiln__location_find(NULL, path, sizeof path));
     cr_expect_str_eq(path, "/three/.cache/kiln");
-    cr_expect_not(kiln__place_find(NULL, path, 18), "one byte too few");
+    cr_expect_not(kiln__location_find(NULL, path, 18), "one byte too few");
     unsetenv("HOME");
-    cr_expect_not(kiln__place_find(NULL, path, sizeof path));
+    cr_expect_not(kiln__location_find(NULL, path, sizeof path));
 }
 
 Test(cache_store, makes_its_folder_and_what_leads_to_it)

@@ -74,7 +74,7 @@ Test(catalogue, is_listed_where_a_value_is_not_understood)
 {
     struct kiln__text text = {0};
     kiln__tunables_list(&imagined_cpu()->runtime.device, &text);
-    cr_expect(strstr(text.data, "product (1 patches, 3 dots, "), "%s", text.data);
+    cr_expect(strstr(text.data, "product (1 im2col, 3 dots, "), "%s", text.data);
     cr_expect_null(strstr(text.data, "wgmma"), "%s", text.data);
     kiln__text_free(&text);
 }

@@ -224,8 +224,8 @@ Test(channels, errors)
     struct operands o = operands_of(b);
     kiln_batch_norm(b, o.x, o.scale, o.shift, o.mean, o.variance, 2, 0);
     check_refusal(b, KILN_SHAPE_MISMATCH,
-                   "kiln_batch_norm: operand scale has shape [4], not an element for each of 3 "
-                   "channels");
+                  "kiln_batch_norm: operand scale has shape [4], not an element for each of 3 "
+                  "channels");
     b = check_begin();
     o = operands_of(b);
     kiln_batch_norm(b, o.x, nothing, nothing, nothing, o.variance, 1, 0);
@@ -237,22 +237,21 @@ Test(channels, errors)
     kiln_batch_norm_train(b, o.x, nothing, nothing, 1, -1, &mean, NULL);
     cr_expect_eq(mean.id, 0u);
     check_refusal(b, KILN_INVALID_ARGUMENT,
-                   "kiln_batch_norm_train: epsilon is -1, and must be finite and not negative");
+                  "kiln_batch_norm_train: epsilon is -1, and must be finite and not negative");
     b = check_begin();
     kiln_group_norm(b, operands_of(b).x, nothing, nothing, 3, 1, 0);
     check_refusal(b, KILN_INVALID_ARGUMENT,
-                   "kiln_group_norm: 4 channels are not cut into 3 equal groups");
+                  "kiln_group_norm: 4 channels are not cut into 3 equal groups");
     b = check_begin();
     kiln_group_norm(b, operands_of(b).x, nothing, nothing, 2, 0, 0);
-    check_refusal(
-        b, KILN_INVALID_ARGUMENT,
-        "kiln_group_norm: channels in dimension 0 of shape [2,4,3]: the first one is the "
-        "batch's, and 7 are the most");
+    check_refusal(b, KILN_INVALID_ARGUMENT,
+                  "kiln_group_norm: channels in dimension 0 of shape [2,4,3]: the first one is the "
+                  "batch's, and 7 are the most");
     b = check_begin();
     kiln_instance_norm(b, pattern(b, DIMS(2, 3), 1), nothing, nothing, 1, 0);
     check_refusal(b, KILN_INVALID_ARGUMENT,
-                   "kiln_instance_norm: channels in dimension 1 of shape [2,3]: the first one is "
-                   "the batch's, and another is normalised");
+                  "kiln_instance_norm: channels in dimension 1 of shape [2,3]: the first one is "
+                  "the batch's, and another is normalised");
     b = check_begin();
     kiln_local_response_norm(b, operands_of(b).x, 1, 0, 1, 1, 1);
     cr_expect_eq(kiln_batch_status(b), KILN_INVALID_ARGUMENT);
@@ -261,7 +260,7 @@ Test(channels, errors)
     kiln_tensor angle = pattern(b, DIMS(3, 4), 4);
     kiln_rotary(b, pattern(b, DIMS(2, 3, 6), 3), angle, angle, 0);
     check_refusal(b, KILN_SHAPE_MISMATCH,
-                   "kiln_rotary: cosines of shape [3,4] and sines of shape [3,4] do not turn pairs "
-                   "of x's last dimension, of shape [2,3,6]");
+                  "kiln_rotary: cosines of shape [3,4] and sines of shape [3,4] do not turn pairs "
+                  "of x's last dimension, of shape [2,3,6]");
     check_close();
 }

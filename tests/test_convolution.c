@@ -383,7 +383,7 @@ Test(convolution, by_tiles_of_patches)
         {{2, 9, 9, 8}, 1, 1, 8, {0, {2, 2}, {1, 1}, {0, 0}, {0, 0}, 1}},
     };
     setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 0);
-    check_prefer("tiled_patches", false);
+    check_prefer("tiled_im2col", false);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         expect_all_by_tiles(&shapes[i], i % 3 == 0);
     check_close();

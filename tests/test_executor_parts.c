@@ -11,7 +11,7 @@
 /* ---- the queue ---- */
 
 static kiln_future requests[8];
-static struct kiln__queue queue;
+static struct kiln__request_queue queue;
 
 /* Of one row, from this moment on, waiting 10 ms at most. */
 static kiln_future *push(unsigned number, unsigned priority, int64_t now)
@@ -22,7 +22,7 @@ static kiln_future *push(unsigned number, unsigned priority, int64_t now)
     request->submitted = now;
     request->due = now + 10 * MS;
     request->deadline = KILN__NEVER;
-    kiln__queue_push(&queue, request);
+    kiln__request_queue_push(&queue, request);
     return request;
 }
 
@@ -30,13 +30,13 @@ static void expect_order(const unsigned *order, size_t count)
 {
     cr_assert_eq(queue.count, count);
     for (size_t i = 0; i < count; i++) {
-        kiln_future *first = kiln__queue_first(&queue);
+        kiln_future *first = kiln__request_queue_first(&queue);
         cr_expect_eq(first - requests, order[i], "request %zu", i);
-        kiln__queue_remove(&queue, first);
+        kiln__request_queue_remove(&queue, first);
     }
-    cr_expect_null(kiln__queue_first(&queue));
+    cr_expect_null(kiln__request_queue_first(&queue));
     cr_expect_eq(queue.count + queue.rows + queue.deadlines, 0u);
-    cr_expect_eq(kiln__queue_due(&queue), KILN__NEVER);
+    cr_expect_eq(kiln__request_queue_due(&queue), KILN__NEVER);
 }
 
 Test(executor_parts, the_queue_goes_by_priority_and_then_by_time)
@@ -54,8 +54,8 @@ Test(executor_parts, a_request_that_comes_back_is_first_of_its_priority)
     push(0, 1, 0);
     push(1, 0, 1);
     push(2, 1, 2);
-    kiln__queue_remove(&queue, &requests[0]);
-    kiln__queue_push_front(&queue, &requests[0]);
+    kiln__request_queue_remove(&queue, &requests[0]);
+    kiln__request_queue_push_front(&queue, &requests[0]);
     expect_order((const unsigned[]){1, 0, 2}, 3);
 }
 
@@ -63,16 +63,16 @@ Test(executor_parts, the_queue_is_due_when_its_most_impatient_request_is)
 {
     push(0, 2, 5 * MS);
     push(1, 0, 6 * MS);
-    cr_expect_eq(kiln__queue_due(&queue), 15 * MS);
+    cr_expect_eq(kiln__request_queue_due(&queue), 15 * MS);
     kiln_future *hasty = &requests[2];
     *hasty = (kiln_future){.rows = 3, .priority = 1, .due = 9 * MS, .deadline = 10 * MS};
-    kiln__queue_push(&queue, hasty);
-    cr_expect_eq(kiln__queue_due(&queue), 9 * MS);
+    kiln__request_queue_push(&queue, hasty);
+    cr_expect_eq(kiln__request_queue_due(&queue), 9 * MS);
     cr_expect_eq(queue.rows, 5u);
-    kiln__queue_remove(&queue, hasty);
-    cr_expect_eq(kiln__queue_due(&queue), 15 * MS);
-    kiln__queue_remove(&queue, &requests[0]);
-    cr_expect_eq(kiln__queue_due(&queue), 16 * MS);
+    kiln__request_queue_remove(&queue, hasty);
+    cr_expect_eq(kiln__request_queue_due(&queue), 15 * MS);
+    kiln__request_queue_remove(&queue, &requests[0]);
+    cr_expect_eq(kiln__request_queue_due(&queue), 16 * MS);
     expect_order((const unsigned[]){1}, 1);
 }
 
@@ -81,12 +81,12 @@ Test(executor_parts, a_length_leads_that_has_rows_enough)
     requests[1].length_number = requests[2].length_number = 5;
     for (unsigned i = 0; i < 3; i++)
         push(i, 1, 0);
-    cr_expect_eq(kiln__queue_lead(&queue, 1), 0u);
-    cr_expect_eq(kiln__queue_lead(&queue, 2), 5u);
-    cr_expect_eq(kiln__queue_lead(&queue, 3), 0u, "none has: the first request's");
-    cr_expect_eq(kiln__queue_most(&queue), 2u);
-    kiln__queue_remove(&queue, &requests[0]);
-    cr_expect_eq(kiln__queue_lead(&queue, 3), 5u);
+    cr_expect_eq(kiln__request_queue_lead(&queue, 1), 0u);
+    cr_expect_eq(kiln__request_queue_lead(&queue, 2), 5u);
+    cr_expect_eq(kiln__request_queue_lead(&queue, 3), 0u, "none has: the first request's");
+    cr_expect_eq(kiln__request_queue_most(&queue), 2u);
+    kiln__request_queue_remove(&queue, &requests[0]);
+    cr_expect_eq(kiln__request_queue_lead(&queue, 3), 5u);
     cr_expect_eq(queue.rows_of[0], 0u);
 }
 
@@ -144,21 +144,21 @@ Test(executor_parts, the_inbox_holds_so_many_with_those_in_the_queue)
 
 /* ---- which context takes a batch ---- */
 
-static struct kiln__lane lanes[2];
+static struct kiln__device_queue device_queues[2];
 static struct kiln_executor executor = {
     .options = {.max_batch = 4, .min_batch = 1, .max_queue = 100, .retry_us = 1000},
     .model = {.size_count = 3, .length_count = 1, .sizes = {{1, 0}, {2, 0}, {4, 0}}},
-    .lane_count = 2,
-    .lanes = lanes,
+    .device_queue_count = 2,
+    .device_queues = device_queues,
 };
 
 /* A context that takes so long for each size, and has run just now. */
 static void make_lane(unsigned number, int64_t cost, int64_t now)
 {
-    struct kiln__lane *lane = &lanes[number];
+    struct kiln__device_queue *lane = &device_queues[number];
     for (unsigned size = 0; size < 3; size++) {
-        kiln__lane_measured(lane, size, 1000 * MS); /* with the compiler: no measure */
-        kiln__lane_measured(lane, size, cost);
+        kiln__device_queue_measured(lane, size, 1000 * MS); /* with the compiler: no measure */
+        kiln__device_queue_measured(lane, size, cost);
     }
     lane->last = now;
     lane->waiting = 1;
@@ -174,7 +174,7 @@ static void submit(unsigned number, int64_t now)
 static enum kiln__flush decide(unsigned number, int64_t now)
 {
     int64_t again;
-    return kiln__lane_decide(&executor, &lanes[number], now, &again);
+    return kiln__device_queue_decide(&executor, &device_queues[number], now, &again);
 }
 
 Test(executor_parts, a_batch_goes_to_the_context_that_is_done_first)
@@ -185,9 +185,9 @@ Test(executor_parts, a_batch_goes_to_the_context_that_is_done_first)
     submit(0, 0);
     cr_expect_eq(decide(0, 0), KILN__FLUSH_NOT);
     cr_expect_eq(decide(1, 0), KILN__FLUSH_IDLE);
-    kiln__lane_begin(&lanes[1], 0, 0);
+    kiln__device_queue_begin(&device_queues[1], 0, 0);
     cr_expect_eq(decide(0, 0), KILN__FLUSH_NOT, "8 ms there are less than 10 here");
-    kiln__lane_begin(&lanes[1], 0, 0);
+    kiln__device_queue_begin(&device_queues[1], 0, 0);
     cr_expect_eq(decide(0, 0), KILN__FLUSH_IDLE, "12 ms there are more");
     cr_expect_eq(decide(0, 2 * MS), KILN__FLUSH_IDLE);
     cr_expect_eq(decide(0, 3 * MS), KILN__FLUSH_NOT, "9 ms are left");
@@ -197,7 +197,7 @@ Test(executor_parts, a_context_that_hangs_is_passed_by)
 {
     make_lane(0, 10 * MS, 0);
     make_lane(1, 1 * MS, 0);
-    kiln__lane_begin(&lanes[1], 0, 0);
+    kiln__device_queue_begin(&device_queues[1], 0, 0);
     submit(0, 0);
     cr_expect_eq(decide(0, 5 * MS), KILN__FLUSH_NOT, "it should be done soon");
     cr_expect_eq(decide(0, 12 * MS), KILN__FLUSH_WAIT, "it should have been done long ago");
@@ -207,11 +207,11 @@ Test(executor_parts, a_context_whose_workers_call_back_is_passed_by)
 {
     make_lane(0, 5 * MS, MS);
     make_lane(1, 10 * MS, MS);
-    lanes[0].waiting = 0;
+    device_queues[0].waiting = 0;
     submit(0, MS);
     cr_expect_eq(decide(1, 5 * MS), KILN__FLUSH_NOT, "one of them should be back soon");
     cr_expect_eq(decide(1, 7 * MS), KILN__FLUSH_IDLE, "they have been away for long");
-    lanes[0].waiting = 1;
+    device_queues[0].waiting = 1;
     cr_expect_eq(decide(1, 7 * MS), KILN__FLUSH_NOT);
 }
 
@@ -230,28 +230,28 @@ Test(executor_parts, a_context_that_fails_is_left_out_for_longer_and_longer)
     submit(0, 0);
     for (int i = 0; i < 9; i++) {
         int64_t pause = (1 << (i < 6 ? i : 6)) * MS;
-        kiln__lane_failed(&executor, &lanes[0], now);
-        cr_expect_eq(lanes[0].out_until, now + pause, "after failure %d", i);
+        kiln__device_queue_failed(&executor, &device_queues[0], now);
+        cr_expect_eq(device_queues[0].out_until, now + pause, "after failure %d", i);
         cr_expect_eq(decide(0, now + pause - 1), KILN__FLUSH_NOT);
         now += pause;
         cr_expect_neq(decide(0, now), KILN__FLUSH_NOT, "it is to be tried");
     }
-    cr_expect(!kiln__lane_has_other(&executor, &lanes[1]));
-    kiln__lane_failed(&executor, &lanes[1], now - 1);
-    cr_expect_eq(lanes[1].out_until, 0, "the last one stays");
-    kiln__lane_failed(&executor, &lanes[1], now);
-    cr_expect_eq(lanes[0].out_until, 0, "it is as good as the other");
-    cr_expect_eq(lanes[1].out_until, now + MS);
-    kiln__lane_measured(&lanes[1], 0, MS);
-    cr_expect_eq(lanes[1].out_until, 0, "it is back");
-    cr_expect(kiln__lane_has_other(&executor, &lanes[1]));
+    cr_expect(!kiln__device_queue_has_other(&executor, &device_queues[1]));
+    kiln__device_queue_failed(&executor, &device_queues[1], now - 1);
+    cr_expect_eq(device_queues[1].out_until, 0, "the last one stays");
+    kiln__device_queue_failed(&executor, &device_queues[1], now);
+    cr_expect_eq(device_queues[0].out_until, 0, "it is as good as the other");
+    cr_expect_eq(device_queues[1].out_until, now + MS);
+    kiln__device_queue_measured(&device_queues[1], 0, MS);
+    cr_expect_eq(device_queues[1].out_until, 0, "it is back");
+    cr_expect(kiln__device_queue_has_other(&executor, &device_queues[1]));
 }
 
 Test(executor_parts, a_request_that_failed_once_is_not_what_a_context_is_tried_with)
 {
     submit(0, 0);
     requests[0].rerun = true;
-    kiln__lane_failed(&executor, &lanes[0], 0);
+    kiln__device_queue_failed(&executor, &device_queues[0], 0);
     cr_expect_eq(decide(0, 20 * MS), KILN__FLUSH_NOT);
     cr_expect_eq(decide(1, 20 * MS), KILN__FLUSH_WAIT);
 }
@@ -262,9 +262,9 @@ static size_t most_of(size_t rows, int64_t of_64, int64_t of_128)
     kiln_executor of_many = {
         .options = {.max_batch = 128},
         .model = {.size_count = 3, .length_count = 1, .sizes = {{32, 0}, {64, 0}, {128, 0}}}};
-    const struct kiln__lane lane = {.cost = {MS, of_64, of_128}};
+    const struct kiln__device_queue lane = {.cost = {MS, of_64, of_128}};
     of_many.queue.rows_of[0] = rows;
-    return kiln__lane_most(&of_many, &lane, 0);
+    return kiln__device_queue_most(&of_many, &lane, 0);
 }
 
 Test(executor_parts, a_batch_is_cut_where_that_costs_less_a_row)

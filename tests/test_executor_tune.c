@@ -80,7 +80,7 @@ static uint64_t peak_of(kiln_context *context, size_t count)
     static float x[64 * WIDTH], y[64];
     kiln_batch *batch = kiln_batch_create(context);
     kiln_tensor in, out;
-    expect_ok(kiln_batch_sum_alike(batch));
+    expect_ok(kiln_batch_set_batch_invariant(batch));
     in = kiln_upload(batch, KILN_F32, 2, (size_t[]){count, WIDTH}, x);
     expect_ok(record_means(batch, 0, count, &in, &out, NULL));
     expect_ok(kiln_read(batch, out, y, count * sizeof *y));

@@ -400,7 +400,7 @@ Test(log, says_errors_when_asked)
 static void look_at_words(void)
 {
     const kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
-    expect_ok(kiln__words_check("a call", &options));
+    expect_ok(kiln__option_words_check("a call", &options));
 }
 
 Test(log, of_an_unknown_level_is_told_when_a_context_is_made)

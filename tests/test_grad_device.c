@@ -58,7 +58,7 @@ Test(grad_device, movement_and_products)
     kiln_tensor y = kiln_relu(batch, kiln_matmul(batch, patches, w));
     kiln_tensor part =
         kiln_slice(batch, y, (int64_t[]){70, 1}, (int64_t[]){9, 5}, (int64_t[]){-7, 2});
-    y = kiln_place(batch, kiln_square(batch, y), part, (int64_t[]){3, 0}, NULL);
+    y = kiln_insert_slice(batch, kiln_square(batch, y), part, (int64_t[]){3, 0}, NULL);
     expect_ok(kiln_grad(batch, kiln_mean(batch, y, 0, NULL, 0), (kiln_tensor[]){x, w}, 2, g));
     check_read(batch, g[0]);
     check_read(batch, g[1]);

@@ -278,8 +278,8 @@ Test(grad_operations, places)
 {
     kiln_batch *batch = imagined_batch();
     kiln_tensor x[2] = {check_plain(batch, DIMS(4, 5)), check_plain(batch, DIMS(2, 3))};
-    kiln_tensor y = kiln_place(batch, kiln_square(batch, x[0]), kiln_exp(batch, x[1]),
-                               (int64_t[]){3, 0}, (int64_t[]){-2, 2});
+    kiln_tensor y = kiln_insert_slice(batch, kiln_square(batch, x[0]), kiln_exp(batch, x[1]),
+                                      (int64_t[]){3, 0}, (int64_t[]){-2, 2});
     kiln_tensor first[2];
     check_gradient(batch, y, 2, x, GRADIENT_TOLERANCE, first);
     check_gradient(batch, first[0], 2, x, GRADIENT_TOLERANCE, NULL);

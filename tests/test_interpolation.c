@@ -143,7 +143,7 @@ Test(interpolation, refusals)
     kiln_tensor x = check_input(b, KILN_F32, DIMS(3), CHECK_PLAIN);
     kiln_slerp(b, x, check_input(b, KILN_F32, DIMS(1, 3), CHECK_PLAIN), x);
     check_refusal(b, KILN_SHAPE_MISMATCH,
-                   "kiln_slerp: a is [3] and b is [1,3]; they must be equal");
+                  "kiln_slerp: a is [3] and b is [1,3]; they must be equal");
     b = check_begin();
     x = kiln_constant(b, KILN_F32, 1);
     kiln_slerp(b, x, x, x);
@@ -157,6 +157,6 @@ Test(interpolation, refusals)
     x = check_input(b, KILN_F32, DIMS(3), CHECK_PLAIN);
     kiln_lerp(b, x, x, kiln_constant(b, KILN_I32, 1));
     check_refusal(b, KILN_TYPE_MISMATCH,
-                   "kiln_lerp: operand weight is i32, and only floating types are taken; cast it");
+                  "kiln_lerp: operand weight is i32, and only floating types are taken; cast it");
     check_close();
 }

@@ -336,7 +336,7 @@ Test(loss, options_are_checked)
     options.label_smoothing = 1.5;
     record_options(b, pattern(b, DIMS(6, 4), 6), &options, false);
     check_refusal(b, KILN_INVALID_ARGUMENT,
-                   "kiln_cross_entropy_with: label smoothing is 1.5, not from 0 to 1");
+                  "kiln_cross_entropy_with: label smoothing is 1.5, not from 0 to 1");
     b = check_begin();
     options.label_smoothing = 0;
     options.reduction = (kiln_loss_reduction)3;
@@ -345,14 +345,13 @@ Test(loss, options_are_checked)
     b = check_begin();
     options.reduction = KILN_REDUCTION_MEAN;
     record_options(b, pattern(b, DIMS(6, 3), 6), &options, true);
-    check_refusal(
-        b, KILN_SHAPE_MISMATCH,
-        "kiln_cross_entropy_with: class weights have shape [4], and there are 3 classes");
+    check_refusal(b, KILN_SHAPE_MISMATCH,
+                  "kiln_cross_entropy_with: class weights have shape [4], and there are 3 classes");
     b = check_begin();
     options.size = 3;
     record_options(b, pattern(b, DIMS(6, 4), 6), &options, false);
     check_refusal(b, KILN_INVALID_ARGUMENT,
-                   "kiln_cross_entropy_with: options->size is 3; start "
-                   "from KILN_CROSS_ENTROPY_INIT");
+                  "kiln_cross_entropy_with: options->size is 3; start "
+                  "from KILN_CROSS_ENTROPY_INIT");
     check_close();
 }

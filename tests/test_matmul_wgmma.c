@@ -30,13 +30,13 @@ static struct kiln__device hopper(void)
 #define HANDS_OVER 1      /* a tile of 256 columns, which is finished by other warps */
 static unsigned believed; /* tiles of so many columns, as a sum */
 
-static bool believes(struct kiln__prover *prover, const struct kiln__proof *proof)
+static bool believes(struct kiln__self_tester *self_tester, const struct kiln__self_test *self_test)
 {
-    (void)prover;
-    return (believed & (proof->form ? HANDS_OVER : proof->tile)) != 0;
+    (void)self_tester;
+    return (believed & (self_test->form ? HANDS_OVER : self_test->tile)) != 0;
 }
 
-static struct kiln__prover prover = {believes};
+static struct kiln__self_tester self_tester = {believes};
 
 /* ---- products ---- */
 
@@ -46,7 +46,7 @@ struct product {
     int transpose_a, transpose_b;
     kiln_tensor (*after)(kiln_batch *batch, kiln_tensor product, size_t n);
     kiln_precision precision;
-    bool alike;
+    bool batch_invariant;
 };
 
 static const char nothing[16];
@@ -65,13 +65,13 @@ static kiln_tensor operand(kiln_batch *batch, kiln_type type, size_t count, size
 static const char *planned(const struct kiln__device *device, const struct product *product)
 {
     static char words[512];
-    struct kiln__plan_options options = {.device = device, .prover = &prover};
+    struct kiln__plan_options options = {.device = device, .self_tester = &self_tester};
     struct kiln__plan plan;
     char wrong[KILN__WRONG] = "";
     kiln_batch *batch = kiln_batch_create(imagined_gpu());
     cr_expect_eq(kiln_batch_set_precision(batch, product->precision), KILN_OK);
-    if (product->alike)
-        cr_expect_eq(kiln_batch_sum_alike(batch), KILN_OK);
+    if (product->batch_invariant)
+        cr_expect_eq(kiln_batch_set_batch_invariant(batch), KILN_OK);
     kiln_tensor a =
         operand(batch, product->type, product->batch, product->m, product->k, product->transpose_a);
     kiln_tensor b =
@@ -351,7 +351,7 @@ Test(wgmma, leaves_i8_to_parts_where_it_is_not_for_them)
     struct kiln__device device = hopper();
     const struct product deep = {KILN_I8, 1, 512, 512, 4096, 0, 1, .after = NULL};
     expect_other(&(struct product){KILN_I8, 1, 16, 512, 4096, 0, 1, .after = NULL});
-    expect_other(&(struct product){KILN_I8, 1, 512, 512, 4096, 0, 1, .alike = true});
+    expect_other(&(struct product){KILN_I8, 1, 512, 512, 4096, 0, 1, .batch_invariant = true});
     believed = 0;
     cr_expect_str_eq(planned(&device, &deep), "");
 }
@@ -380,7 +380,7 @@ Test(wgmma, leaves_small_products_of_f32_and_what_adds_up_alike)
     struct product product = {KILN_F32, 1, 64, 4096, 4096, 0, 0, .precision = KILN_PRECISION_TF32};
     expect_other(&product);
     product.m = 256;
-    product.alike = true;
+    product.batch_invariant = true;
     expect_other(&product);
 }
 
@@ -594,7 +594,7 @@ Test(wgmma, is_done_without_where_it_does_not_build)
     context->runtime.device.info.has_inline_ptx = 1;
     context->runtime.device.info.max_work_group = 1024;
     context->runtime.device.ptx_level = 90;
-    kiln__plan_cache_use_prover(context->plan_cache, &prover);
+    kiln__plan_cache_use_self_tester(context->plan_cache, &self_tester);
     believed = 64 + 128 + 256;
     for (size_t i = 0; i < SIDE * SIDE; i++)
         ones[i] = 0x3f80;

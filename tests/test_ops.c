@@ -195,7 +195,7 @@ Test(ops, refusals_say_why)
     b = check_begin();
     kiln_isnan(b, check_input(b, KILN_I32, DIMS(3), CHECK_PLAIN));
     check_refusal(b, KILN_TYPE_MISMATCH,
-                   "kiln_isnan: operands are i32, and only floating types are taken");
+                  "kiln_isnan: operands are i32, and only floating types are taken");
     b = check_begin();
     x = check_input(b, KILN_F32, DIMS(3), CHECK_PLAIN);
     kiln_where(b, check_input(b, KILN_U8, DIMS(2), CHECK_FEW), x, x);

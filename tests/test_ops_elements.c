@@ -256,26 +256,26 @@ Test(ops_elements, errors)
     kiln_tensor x = kiln_fill(b, KILN_F32, DIMS(3, 4), 0);
     kiln_gather_elements(b, x, kiln_fill(b, KILN_I32, DIMS(4, 5), 0), 0);
     check_refusal(b, KILN_SHAPE_MISMATCH,
-                   "kiln_gather_elements: indices of shape [4,5] name no elements of shape [3,4] "
-                   "along axis 0");
+                  "kiln_gather_elements: indices of shape [4,5] name no elements of shape [3,4] "
+                  "along axis 0");
     b = check_begin();
     x = kiln_fill(b, KILN_F32, DIMS(3, 4), 0);
     kiln_scatter_elements(b, x, kiln_fill(b, KILN_I32, DIMS(2, 2), 0), x, 0, KILN_SCATTER_SET);
     check_refusal(b, KILN_SHAPE_MISMATCH,
-                   "kiln_scatter_elements: values of shape [3,4] are not what indices of shape "
-                   "[2,2] pick from shape [3,4], [2,2]");
+                  "kiln_scatter_elements: values of shape [3,4] are not what indices of shape "
+                  "[2,2] pick from shape [3,4], [2,2]");
     b = check_begin();
     x = kiln_fill(b, KILN_F32, DIMS(3, 4), 0);
     kiln_gather_nd(b, x, kiln_fill(b, KILN_I32, DIMS(2, 3), 0), 0);
     check_refusal(b, KILN_SHAPE_MISMATCH,
-                   "kiln_gather_nd: the last dimension of indices of shape [2,3] names no "
-                   "dimensions of shape [3,4] behind the first 0, which must be the same of both");
+                  "kiln_gather_nd: the last dimension of indices of shape [2,3] names no "
+                  "dimensions of shape [3,4] behind the first 0, which must be the same of both");
     b = check_begin();
     x = kiln_fill(b, KILN_F32, DIMS(3, 4), 0);
     kiln_scatter_nd(b, x, kiln_fill(b, KILN_I32, DIMS(2, 1), 0),
                     kiln_fill(b, KILN_I32, DIMS(2, 4), 0), KILN_SCATTER_SET);
     check_refusal(b, KILN_TYPE_MISMATCH,
-                   "kiln_scatter_nd: x is f32 and values are i32; cast one of them");
+                  "kiln_scatter_nd: x is f32 and values are i32; cast one of them");
     b = check_begin();
     x = kiln_fill(b, KILN_F32, DIMS(3), 0);
     kiln_scatter(b, x, kiln_fill(b, KILN_I32, DIMS(3), 0), x, 0, (kiln_scatter_mode)5);

@@ -325,7 +325,7 @@ Test(ops_gather, places_of_gathers)
     kiln_tensor x = check_input(b, KILN_F32, DIMS(20, 8), CHECK_PLAIN);
     kiln_tensor at = random_indices(b, KILN_I32, DIMS(20), 20);
     kiln_tensor base = kiln_matmul(b, x, kiln_matmul(b, kiln_transpose(b, x, NULL), x));
-    check_read(b, kiln_place(b, base, kiln_gather(b, base, at, 0), (int64_t[]){0, 0}, NULL));
+    check_read(b, kiln_insert_slice(b, base, kiln_gather(b, base, at, 0), (int64_t[]){0, 0}, NULL));
     check_read(b, kiln_concat(b, 2, (kiln_tensor[]){kiln_gather(b, x, at, 0), x}, 1));
     check_run(b);
     check_end(b);
@@ -368,7 +368,7 @@ Test(ops_gather, errors)
     kiln_tensor x = check_input(b, KILN_F32, DIMS(3, 4), CHECK_PLAIN);
     kiln_gather(b, x, x, 0);
     check_refusal(b, KILN_TYPE_MISMATCH,
-                   "kiln_gather: indices are f32, and only integers are taken");
+                  "kiln_gather: indices are f32, and only integers are taken");
     b = check_begin();
     x = ranged(b, DIMS(3, 4));
     kiln_gather(b, x, x, 2);
@@ -390,16 +390,14 @@ Test(ops_gather, errors)
     }
     b = check_begin();
     kiln_arange(b, KILN_U8, 0, 300, 1);
-    check_refusal(b, KILN_INVALID_ARGUMENT,
-                   "kiln_arange: u8 cannot hold steps of 1 from 0 to 299");
+    check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_arange: u8 cannot hold steps of 1 from 0 to 299");
     b = check_begin();
     kiln_arange(b, KILN_F32, 0, INFINITY, 1);
     cr_expect_eq(kiln_batch_status(b), KILN_TOO_LARGE);
     check_end(b);
     b = check_begin();
     kiln_iota(b, DIMS((size_t)1 << 32, 0), 0);
-    check_refusal(b, KILN_TOO_LARGE,
-                   "kiln_iota: 4294967296 elements cannot be numbered by an i32");
+    check_refusal(b, KILN_TOO_LARGE, "kiln_iota: 4294967296 elements cannot be numbered by an i32");
     b = check_begin();
     kiln_one_hot(b, ranged(b, DIMS(2)), 3, (kiln_type)99);
     check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_one_hot: 99 is no data type");

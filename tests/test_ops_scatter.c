@@ -156,8 +156,8 @@ Test(ops_scatter, errors)
     kiln_tensor x = kiln_fill(b, KILN_F32, DIMS(3, 4), 0), at = kiln_fill(b, KILN_I32, DIMS(2), 0);
     kiln_scatter_add(b, x, at, kiln_fill(b, KILN_F32, DIMS(2, 3), 0), 0);
     check_refusal(b, KILN_SHAPE_MISMATCH,
-                   "kiln_scatter_add: values of shape [2,3] are not what indices of shape [2] pick "
-                   "along axis 0 of shape [3,4]");
+                  "kiln_scatter_add: values of shape [2,3] are not what indices of shape [2] pick "
+                  "along axis 0 of shape [3,4]");
     b = check_begin();
     x = kiln_fill(b, KILN_F32, DIMS(3, 4), 0), at = kiln_fill(b, KILN_I32, DIMS(2), 0);
     kiln_scatter_add(b, x, at, kiln_fill(b, KILN_U8, DIMS(2, 4), 0), 0);
@@ -168,6 +168,6 @@ Test(ops_scatter, errors)
     x = kiln_fill(b, KILN_F32, DIMS(3, 4), 0);
     kiln_scatter_add(b, x, x, x, 0);
     check_refusal(b, KILN_TYPE_MISMATCH,
-                   "kiln_scatter_add: indices are f32, and only integers are taken");
+                  "kiln_scatter_add: indices are f32, and only integers are taken");
     check_close();
 }

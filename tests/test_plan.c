@@ -28,7 +28,7 @@ static struct kiln__plan random_plan(unsigned slots, unsigned steps)
         cr_assert(slot);
         slot->node = KILN__SCRATCH;
         slot->bytes = any(8) ? 1 + any(100000) : 0;
-        slot->place = any(6) ? KILN__PLACE_ARENA : KILN__PLACE_RESULT;
+        slot->storage = any(6) ? KILN__STORAGE_ARENA : KILN__STORAGE_RESULT;
         slot->binding = i;
     }
     for (unsigned i = 0; i < steps; i++) {
@@ -73,7 +73,7 @@ static bool lifetime(const struct kiln__plan *plan, uint32_t slot, size_t *first
         used = true;
     }
     return used && plan->slots.items[slot].bytes &&
-           plan->slots.items[slot].place == KILN__PLACE_ARENA;
+           plan->slots.items[slot].storage == KILN__STORAGE_ARENA;
 }
 
 static void check_pair(const struct kiln__plan *plan, uint32_t a, uint32_t b)
@@ -172,7 +172,7 @@ Test(plan_memory, never_has_the_windows_of_a_convolution)
     ask(batch, kiln_relu(batch, kiln_conv2d(batch, x, w, NULL)));
     struct kiln__plan plan = plan_of(batch, true);
     cr_expect_eq(plan.launches.count, 2u);
-    cr_expect_str_eq(plan.launches.items[1].kernel, "matmul_patches");
+    cr_expect_str_eq(plan.launches.items[1].kernel, "matmul_im2col");
     cr_expect_lt(plan.arena_bytes, 2u * 20 * 20 * 8 * sizeof(float));
     kiln__plan_free(&plan);
     kiln_batch_release(batch);
@@ -227,7 +227,7 @@ static bool is_placed_before(const struct kiln__plan *plan, uint32_t a, uint32_t
 
 static bool has_place(const struct kiln__slot *slot)
 {
-    return slot->place == KILN__PLACE_ARENA && slot->bytes && slot->first <= slot->last;
+    return slot->storage == KILN__STORAGE_ARENA && slot->bytes && slot->first <= slot->last;
 }
 
 static size_t end_of(const struct kiln__slot *slot)
@@ -465,7 +465,7 @@ static struct kernel kernel_of(kiln_context *context, structure *record, size_t 
     const struct kiln__launch *launch = &plan.launches.items[0];
     kiln__codegen_name(&plan, launch, &kernel.name);
     kiln__codegen_source(&plan, launch, false, &kernel.source);
-    kernel.wide = launch->form.wide;
+    kernel.wide = launch->variant.wide;
     for (size_t i = 0; i < launch->arguments.count; i++)
         cr_expect_neq(launch->arguments.items[i].kind, KILN__ARGUMENT_OFFSET);
     kiln__plan_free(&plan);

@@ -131,20 +131,20 @@ Test(precision, is_measured_once_for_a_device)
 Test(precision, is_measured_again_where_its_record_is_broken)
 {
     kiln_context *context = open_cached(KILN_CACHE_ON);
-    kiln__note_put(context->runtime.programs, SUBJECT,
-                   "bf16: of a record made by hand, of which "
-                   "only the first word is read");
+    kiln__device_note_put(context->runtime.programs, SUBJECT,
+                          "bf16: of a record made by hand, of which "
+                          "only the first word is read");
     expect_remembered(context, KILN_BF16);
     close_context(context);
     damage_record();
     context = open_cached(KILN_CACHE_ON);
     expect_measured_again(context);
     cr_expect_eq(stats_of(context).cache_failures, 1u);
-    kiln__note_put(context->runtime.programs, SUBJECT, "i32: which is no such type");
+    kiln__device_note_put(context->runtime.programs, SUBJECT, "i32: which is no such type");
     expect_measured_again(context);
-    kiln__note_put(context->runtime.programs, SUBJECT, "");
+    kiln__device_note_put(context->runtime.programs, SUBJECT, "");
     expect_measured_again(context);
-    kiln__note_put(context->runtime.programs, SUBJECT, "f16");
+    kiln__device_note_put(context->runtime.programs, SUBJECT, "f16");
     expect_remembered(context, KILN_F16);
     close_context(context);
 }

@@ -12,30 +12,31 @@
 typedef kiln_tensor structure(kiln_batch *batch, size_t m, size_t n);
 
 struct walks {
-    enum kiln__walk kept, reduced;
+    enum kiln__axis_mapping kept, reduced;
 };
 
 /* Of the first launch, or of the one behind it. */
-static struct kiln__form form_of(kiln_context *context, structure *record, size_t m, size_t n,
-                                 size_t launch)
+static struct kiln__variant form_of(kiln_context *context, structure *record, size_t m, size_t n,
+                                    size_t launch)
 {
     kiln_batch *batch = kiln_batch_create(context);
     ask(batch, record(batch, m, n));
     struct kiln__plan plan = plan_of(batch, false);
     cr_assert_gt(plan.launches.count, launch);
-    struct kiln__form form = plan.launches.items[launch].form;
+    struct kiln__variant variant = plan.launches.items[launch].variant;
     kiln__plan_free(&plan);
     kiln_batch_release(batch);
-    return form;
+    return variant;
 }
 
 static void expect_walks(kiln_context *context, structure *record, size_t m, size_t n,
                          size_t launch, struct walks walks)
 {
-    struct kiln__form form = form_of(context, record, m, n, launch);
-    cr_expect_eq(form.kept_walk, walks.kept, "%zu x %zu: kept %u", m, n, form.kept_walk);
-    cr_expect_eq(form.reduced_walk, walks.reduced, "%zu x %zu: reduced %u", m, n,
-                 form.reduced_walk);
+    struct kiln__variant variant = form_of(context, record, m, n, launch);
+    cr_expect_eq(variant.kept_mapping, walks.kept, "%zu x %zu: kept %u", m, n,
+                 variant.kept_mapping);
+    cr_expect_eq(variant.reduced_mapping, walks.reduced, "%zu x %zu: reduced %u", m, n,
+                 variant.reduced_mapping);
 }
 
 #define STRUCTURE(name, expression)                                                                \
@@ -81,7 +82,7 @@ Test(schedule, of_a_product_takes_no_more_local_memory_than_there_is)
                             &vector, &rows, &vectors, &depth),
                      4, "%s", launch->options);
         cr_expect_str_eq(launch->choice.taken->name, "small");
-        cr_expect(launch->form.operands & KILN__READS_A, "computes x + 1 as it reads it");
+        cr_expect(launch->variant.operands & KILN__READS_A, "computes x + 1 as it reads it");
         cr_expect_leq((vector * vectors + rows) * depth * sizeof(float), room);
         cr_expect_eq(depth, 256u, "the order of additions is that of other sizes");
         kiln__plan_free(&plan);
@@ -114,7 +115,7 @@ Test(schedule, of_products_goes_by_whether_weights_stay)
     }
 }
 
-#define WALKS(kept, reduced) ((struct walks){KILN__WALK_##kept, KILN__WALK_##reduced})
+#define WALKS(kept, reduced) ((struct walks){KILN__AXIS_##kept, KILN__AXIS_##reduced})
 
 Test(schedule, has_a_word_for_each_axis_on_a_cpu)
 {
@@ -164,15 +165,15 @@ Test(schedule, keeps_as_many_tiles_as_half_of_local_memory_has_room_for)
     cr_expect_eq(form_of(gpu, turns, 64, 96, 0).tile, 64);
     gpu->runtime.device.info.local_memory = 32 << 10;
     for (size_t n = 1; n <= 6; n++) {
-        struct kiln__form form = form_of(gpu, many_turns, 96, n, 0);
+        struct kiln__variant variant = form_of(gpu, many_turns, 96, n, 0);
         unsigned turned = 0, strided = 0;
         for (size_t k = 0; k < n + 1; k++) {
-            turned += form.along[k] == KILN__ACROSS;
-            strided += form.along[k] == KILN__STRIDED;
+            turned += variant.along[k] == KILN__ACROSS;
+            strided += variant.along[k] == KILN__STRIDED;
         }
         cr_expect_eq(turned, n < 3 ? n : 3, "%u of %zu", turned, n);
         cr_expect_eq(turned + strided, n);
-        cr_expect_eq(form.tile, 32);
+        cr_expect_eq(variant.tile, 32);
     }
     gpu->runtime.device.info.local_memory = 48 << 10;
 }
@@ -223,13 +224,13 @@ Test(schedule, holds_few_vectors_where_there_are_lanes)
         size_t row, lanes, held;
     } wanted[] = {{64, 8, 2}, {256, 16, 4}, {1024, 64, 4}, {4096, 256, 4}, {4100, 256, 8}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        struct kiln__form form = form_of(imagined_gpu(), softmax, 64, wanted[i].row, 0);
-        cr_expect_eq(1u << (form.shuffles - 1), wanted[i].lanes, "%zu", wanted[i].row);
-        cr_expect_eq(form.held, wanted[i].held, "%zu", wanted[i].row);
+        struct kiln__variant variant = form_of(imagined_gpu(), softmax, 64, wanted[i].row, 0);
+        cr_expect_eq(1u << (variant.shuffles - 1), wanted[i].lanes, "%zu", wanted[i].row);
+        cr_expect_eq(variant.held, wanted[i].held, "%zu", wanted[i].row);
     }
-    struct kiln__form form = form_of(imagined_gpu(), norms, 64, 1024, 0);
-    cr_expect_eq(1u << (form.shuffles - 1), 128u);
-    cr_expect_eq(form.held, 2);
+    struct kiln__variant variant = form_of(imagined_gpu(), norms, 64, 1024, 0);
+    cr_expect_eq(1u << (variant.shuffles - 1), 128u);
+    cr_expect_eq(variant.held, 2);
 }
 
 STRUCTURE(norm_slopes, slopes_of(batch,
@@ -243,8 +244,8 @@ Test(schedule, of_a_row_does_not_depend_on_others)
     structure *const structures[] = {softmax, norms, running_sums, norm_slopes};
     for (size_t i = 0; i < sizeof structures / sizeof *structures; i++)
         for (size_t n = 7; n < 10000; n = n * 5 / 4) {
-            struct kiln__form one = form_of(imagined_gpu(), structures[i], 1, n, 0);
-            struct kiln__form many = form_of(imagined_gpu(), structures[i], 37, n, 0);
+            struct kiln__variant one = form_of(imagined_gpu(), structures[i], 1, n, 0);
+            struct kiln__variant many = form_of(imagined_gpu(), structures[i], 37, n, 0);
             cr_expect_eq(one.shuffles, many.shuffles, "%zu: rows of %zu", i, n);
             cr_expect_eq(one.held, many.held, "%zu: rows of %zu", i, n);
         }
@@ -296,7 +297,7 @@ static kiln_tensor powers_stored(kiln_batch *batch, size_t m, size_t n)
 
 static void expect_together(kiln_context *context, structure *record, size_t n, bool wanted)
 {
-    cr_expect_eq(form_of(context, record, 64, n, 0).together, wanted, "%zu", n);
+    cr_expect_eq(form_of(context, record, 64, n, 0).online, wanted, "%zu", n);
 }
 
 Test(schedule, finds_a_long_row_s_maximum_and_sum_in_one_visit)
@@ -307,8 +308,8 @@ Test(schedule, finds_a_long_row_s_maximum_and_sum_in_one_visit)
     expect_together(imagined_cpu(), softmax, 1 << 16, false); /* its powers are kept */
     expect_together(imagined_gpu(), softmax, 1 << 16, true);
     expect_together(imagined_gpu(), softmax, 1 << 12, false); /* held */
-    cr_expect(form_of(imagined_gpu(), log_softmax_columns, 2048, 96, 0).together);
-    cr_expect_not(form_of(imagined_cpu(), log_softmax_columns, 2048, 96, 0).together);
+    cr_expect(form_of(imagined_gpu(), log_softmax_columns, 2048, 96, 0).online);
+    cr_expect_not(form_of(imagined_cpu(), log_softmax_columns, 2048, 96, 0).online);
 }
 
 Test(schedule, knows_sums_that_can_follow_a_maximum)

@@ -135,7 +135,7 @@ Test(sort, errors)
     kiln_topk(b, kiln_fill(b, KILN_F32, DIMS(3, 4), 0), 5, 1, 0, &at);
     cr_expect_eq(at.id, 0u);
     check_refusal(b, KILN_INVALID_ARGUMENT,
-                   "kiln_topk: 5 elements are not along axis 1 of shape [3,4]");
+                  "kiln_topk: 5 elements are not along axis 1 of shape [3,4]");
     b = check_begin();
     kiln_sort(b, kiln_fill(b, KILN_F32, DIMS(3, 4), 0), 2, 0);
     cr_expect_eq(kiln_batch_status(b), KILN_INVALID_ARGUMENT);

@@ -350,7 +350,7 @@ static struct world open_separate(const char *trace)
 static kiln_event *submit_apart(kiln_batch *batch)
 {
     kiln_event *event;
-    expect_ok(kiln_batch_run_apart(batch));
+    expect_ok(kiln_batch_set_independent(batch));
     expect_ok(kiln_batch_submit(batch, &event));
     return event;
 }

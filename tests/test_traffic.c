@@ -352,7 +352,7 @@ Test(traffic, of_gradients_of_attention)
     const uint64_t each = 4 * ROWS + STATS + FLOATS;
     size_t found[3] = {0};
     kiln_batch *batch = kiln_batch_create(imagined_gpu());
-    batch->takes_slopes = take_slopes;
+    batch->takes_attention_backward = take_attention_backward;
     kiln_tensor given[3] = {rows_of(batch), rows_of(batch), rows_of(batch)}, slopes[3];
     kiln_tensor y = kiln_attention(batch, given[0], given[1], given[2], (kiln_tensor){0}, NULL);
     kiln_tensor loss = kiln_sum(batch, kiln_mul(batch, y, rows_of(batch)), 0, NULL, 0);
@@ -361,7 +361,7 @@ Test(traffic, of_gradients_of_attention)
         ask(batch, slopes[i]);
     struct moved moved = moved_by(batch, NULL);
     for (size_t i = 0; i < moved.launches; i++) {
-        bool slopes_of = !strcmp(moved.kernel[i], "attention_slopes");
+        bool slopes_of = !strcmp(moved.kernel[i], "attention_backward");
         found[0] += slopes_of && moved.bytes[i] == each;
         found[1] += slopes_of && moved.bytes[i] == 2 * ROWS + SCALES;
         found[2] +=

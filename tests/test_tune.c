@@ -110,22 +110,23 @@ Test(tune, beyond_the_last_there_is_none)
 
 /* ---- works ---- */
 
-static kiln_batch *record_rows(kiln_context *context, size_t rows, size_t columns, int alike)
+static kiln_batch *record_rows(kiln_context *context, size_t rows, size_t columns,
+                               int batch_invariant)
 {
     const size_t dims[] = {rows, columns};
     const int last = 1;
     kiln_batch *b = kiln_batch_create(context);
-    if (alike)
-        cr_assert_eq(kiln_batch_sum_alike(b), KILN_OK);
+    if (batch_invariant)
+        cr_assert_eq(kiln_batch_set_batch_invariant(b), KILN_OK);
     kiln_tensor y = kiln_softmax(b, kiln_upload(b, KILN_F32, 2, dims, x), 1, &last);
     cr_assert_eq(kiln_read(b, y, w, rows * columns * sizeof *w), KILN_OK);
     return b;
 }
 
-static char *explain_rows(kiln_context *context, size_t rows, size_t columns, int alike)
+static char *explain_rows(kiln_context *context, size_t rows, size_t columns, int batch_invariant)
 {
     char *text;
-    kiln_batch *b = record_rows(context, rows, columns, alike);
+    kiln_batch *b = record_rows(context, rows, columns, batch_invariant);
     cr_assert_eq(kiln_batch_explain(b, &text), KILN_OK);
     kiln_batch_release(b);
     return text;
@@ -149,12 +150,12 @@ static char *explain_with(kiln_context *context, const char *record, size_t colu
 
 /* Whether a record changes how rows are planned. */
 static bool changes(kiln_context *context, const char *record, size_t rows, size_t columns,
-                    int alike)
+                    int batch_invariant)
 {
     cr_assert_eq(kiln_context_tune(context, ""), KILN_OK);
-    char *usual = explain_rows(context, rows, columns, alike);
+    char *usual = explain_rows(context, rows, columns, batch_invariant);
     cr_assert_eq(kiln_context_tune(context, record), KILN_OK, "%s", kiln_last_error());
-    char *tuned = explain_rows(context, rows, columns, alike);
+    char *tuned = explain_rows(context, rows, columns, batch_invariant);
     bool other = strcmp(usual, tuned) != 0;
     kiln_free(usual);
     kiln_free(tuned);
@@ -262,10 +263,10 @@ static void expect_file(const char *path, const char *wanted)
 }
 
 /* As for a run, without its kernels. */
-static void plan_rows(kiln_context *context, size_t rows, size_t columns, int alike)
+static void plan_rows(kiln_context *context, size_t rows, size_t columns, int batch_invariant)
 {
     kiln_batch_cost cost;
-    kiln_batch *b = record_rows(context, rows, columns, alike);
+    kiln_batch *b = record_rows(context, rows, columns, batch_invariant);
     cr_assert_eq(kiln_batch_get_cost(b, &cost), KILN_OK);
     kiln_batch_release(b);
 }

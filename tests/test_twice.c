@@ -279,7 +279,7 @@ static unsigned check(kiln_context *context, unsigned seed, size_t rows, bool in
     record_values(scene);
     size_t n = ask(scene, all);
     if (any(2))
-        expect_ok(kiln_batch_run_apart(scene->batch));
+        expect_ok(kiln_batch_set_independent(scene->batch));
     unsigned done = 0;
     for (unsigned i = 0; i < RUNS; i++) {
         renew(scene, seed + i);

@@ -380,7 +380,8 @@ Test(types, movements_have_gradients_of_f32, .init = check_cheaply)
         kiln_tensor x = check_input(batch, formats[t].type, DIMS(4, 6), CHECK_PLAIN),
                     part = check_input(batch, formats[t].type, DIMS(2, 3), CHECK_PLAIN),
                     gradients[2];
-        kiln_tensor whole = kiln_pad(batch, kiln_place(batch, x, part, start, NULL), low, high, 1);
+        kiln_tensor whole =
+            kiln_pad(batch, kiln_insert_slice(batch, x, part, start, NULL), low, high, 1);
         whole = kiln_concat(batch, 2, (kiln_tensor[]){whole, whole}, 0);
         kiln_tensor loss = kiln_sum(batch, kiln_square(batch, whole), 0, NULL, 0);
         expect_ok(kiln_grad(batch, loss, (kiln_tensor[]){x, part}, 2, gradients));

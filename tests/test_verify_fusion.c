@@ -28,7 +28,7 @@ static struct kiln__fusion sound_fusion(void)
     ask(batch, kiln_cumsum(batch, x, 0, 0));
     kiln_tensor base = kiln_cumsum(batch, y, 0, 0);
     ask(batch, kiln_sum(batch, base, 0, NULL, 0));
-    ask(batch, kiln_place(batch, base, x, (int64_t[]){0, 1}, (int64_t[]){1, 3}));
+    ask(batch, kiln_insert_slice(batch, base, x, (int64_t[]){0, 1}, (int64_t[]){1, 3}));
     ask(batch, kiln_scatter_add(batch, x, indices, part, 0));
     kiln_tensor heads = kiln_reshape(batch, y, 3, (size_t[]){8, 3, 8});
     heads = kiln_transpose(batch, heads, (size_t[]){1, 0, 2});
@@ -100,7 +100,7 @@ Test(verify_fusion, names_the_access_that_is_broken)
                   ACCESS(0).kind = KILN__ACCESS_NUMBER;
                   STEP(0).kind = KILN__STEP_NUMBER);
     EXPECT_BROKEN(8, "group 8 (reduce), access 0: reads what has been overwritten",
-                  fusion.heir[ACCESS(0).node] = fusion.groups.items[1].stores.items[0].node);
+                  fusion.donated_to[ACCESS(0).node] = fusion.groups.items[1].stores.items[0].node);
     EXPECT_BROKEN(2, "group 2 (reduce), step 3: moves along what is reduced before it",
                   ACCESS(1).stride[1] = 1;
                   ACCESS(1).stride[0] = 0);
@@ -195,8 +195,8 @@ Test(verify_fusion, knows_each_kind_of_group)
 Test(verify_fusion, knows_what_is_put_over_what)
 {
     EXPECT_BROKEN(10, "node %27 (place): its base is neither copied nor taken over",
-                  for (size_t i = 0; i < fusion.graph.nodes.count; i++) fusion.heir[i] =
-                      KILN__NO_HEIR);
+                  for (size_t i = 0; i < fusion.graph.nodes.count; i++) fusion.donated_to[i] =
+                      KILN__NO_DONATION);
     EXPECT_BROKEN(12, "node %28 (scatter_add): nothing below what is put over it",
                   fusion.groups.items[11].stores.count = 0;
                   group->base_group = KILN__NO_GROUP);

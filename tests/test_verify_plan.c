@@ -77,13 +77,13 @@ Test(verify_plan, names_the_slot_that_is_broken)
     EXPECT_BROKEN("slot 4: beyond the end of the arena", slot[4].offset += 64);
     EXPECT_BROKEN("slot 3: not aligned", slot[3].offset += 4);
     EXPECT_BROKEN("slot 3: counters, and no working memory of their size",
-                  slot[3].place = KILN__PLACE_COUNTERS);
+                  slot[3].storage = KILN__STORAGE_COUNTERS);
     EXPECT_BROKEN("slot 3: not as large as its node", slot[3].bytes -= 4);
     EXPECT_BROKEN("slot 3: of a node that lives elsewhere", slot[3].node = 2);
-    EXPECT_BROKEN("slot 0: in an input that is another one", slot[0].place = KILN__PLACE_INPUT;
+    EXPECT_BROKEN("slot 0: in an input that is another one", slot[0].storage = KILN__STORAGE_INPUT;
                   slot[0].binding = 1);
     EXPECT_BROKEN("slot 4: in the memory of a result that is another one",
-                  slot[4].place = KILN__PLACE_RESULT;
+                  slot[4].storage = KILN__STORAGE_RESULT;
                   slot[4].binding = 1);
     EXPECT_BROKEN("node %4: in the wrong slot, or in none", plan.slot_of[4] = 0);
 }
@@ -126,7 +126,8 @@ Test(verify_plan, knows_what_is_kept)
     EXPECT_WRONGLY_KEPT("step 1: made of more than its sources", slot[3].sources[0] = 0);
     EXPECT_WRONGLY_KEPT("step 1: makes what is not its own", launch[0].makes = 3);
     EXPECT_WRONGLY_KEPT("step 2: needs what nobody is known to need", slot[3].wanted = false);
-    EXPECT_WRONGLY_KEPT("slot 2: kept, and made of nothing", slot[2].place = KILN__PLACE_KEPT);
+    EXPECT_WRONGLY_KEPT("slot 2: kept, and made of nothing",
+                        slot[2].storage = KILN__STORAGE_PREPACKED);
 }
 
 /* Groups: 0 windows, 1 product. Launch 0 packs, 1 multiplies. */
@@ -146,10 +147,9 @@ Test(verify_plan, knows_what_is_made_on_the_way)
     EXPECT_BROKEN_PLAN(covering_plan(), sentence, change)
     EXPECT_WRONGLY_COVERED("step 0: group 1 reads %2, which is not there",
                            launch[0].covers = launch[1].covers = 0);
-    EXPECT_WRONGLY_COVERED(
-        "launch 1 (matmul_patches), argument 0 for a: memory that the group does "
-        "not read",
-        launch[1].covers = 0);
+    EXPECT_WRONGLY_COVERED("launch 1 (matmul_im2col), argument 0 for a: memory that the group does "
+                           "not read",
+                           launch[1].covers = 0);
     EXPECT_WRONGLY_COVERED("step 0: does group 0, which others do too", launch[1].group = 0);
     EXPECT_WRONGLY_COVERED("launch 1: of no group or kernel", launch[1].covers = 3);
 }

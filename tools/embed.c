@@ -102,9 +102,8 @@ static void sum_up(struct work *work)
         statistics->padding = stats.padding_share;
     if (!kiln_context_get_stats(work->context, &memory)) {
         statistics->weight_bytes = memory.buffer_bytes;
-        statistics->other_bytes = memory.pool_bytes > memory.given_up_bytes
-                                      ? memory.pool_bytes - memory.given_up_bytes
-                                      : 0;
+        statistics->other_bytes =
+            memory.pool_bytes > memory.evicted_bytes ? memory.pool_bytes - memory.evicted_bytes : 0;
     }
     if (!kiln_context_device(work->context, &info))
         snprintf(statistics->device, sizeof statistics->device, "%s", info.name);

@@ -24,7 +24,7 @@
 static int answers; /* a descriptor of its own: the driver may print */
 
 struct worker {
-    struct kiln__errand_head head;
+    struct kiln__compile_job_head head;
     struct kiln__device device;
     struct kiln__disk_store *store;
     struct kiln__text shared;
@@ -32,7 +32,7 @@ struct worker {
 };
 
 /* The one who started this may have gone. */
-static void answer(enum kiln__errand_answer what)
+static void answer(enum kiln__compile_job_answer what)
 {
     char byte = (char)what;
     if (write(answers, &byte, 1) != 1)
@@ -94,14 +94,14 @@ static bool is_present(struct worker *worker, const struct kiln__key *key)
 }
 
 /* Two kernels of one source are two errands for one binary: the first one is for both. */
-static bool name_variants(const struct kiln__errand *errand, struct kiln__span rest)
+static bool name_variants(const struct kiln__compile_job *job, struct kiln__span rest)
 {
     struct kiln__text variants = {0};
-    struct kiln__errand other;
-    kiln__text_add(&variants, "%s", errand->variants);
-    while (kiln__errand_read(&rest, &other))
-        if (!strcmp(other.options, errand->options) && !strcmp(other.source, errand->source) &&
-            strcmp(other.variants, errand->variants))
+    struct kiln__compile_job other;
+    kiln__text_add(&variants, "%s", job->variants);
+    while (kiln__compile_job_read(&rest, &other))
+        if (!strcmp(other.options, job->options) && !strcmp(other.source, job->source) &&
+            strcmp(other.variants, job->variants))
             kiln__text_add(&variants, ",%s", other.variants);
     bool named = variants.data && !setenv("POCL_BINARY_SPECIALIZE_WG", variants.data, 1);
     kiln__text_free(&variants);
@@ -109,35 +109,36 @@ static bool name_variants(const struct kiln__errand *errand, struct kiln__span r
 }
 
 /* PoCL compiles the variants that are named when it is asked for a binary: no launch is needed. */
-static enum kiln__errand_answer store_new(struct worker *worker, const struct kiln__errand *errand,
-                                          const struct kiln__key *key, struct kiln__span rest)
+static enum kiln__compile_job_answer store_new(struct worker *worker,
+                                               const struct kiln__compile_job *job,
+                                               const struct kiln__key *key, struct kiln__span rest)
 {
     cl_program program;
-    if (!name_variants(errand, rest))
-        return KILN__ERRAND_FAILED;
-    if (kiln__build_source(worker->context, &worker->device, errand->source, errand->options,
-                           errand->kernel, &program, NULL))
-        return KILN__ERRAND_FAILED;
-    bool kept = kiln__keep_binary(worker->store, &worker->device, program, key, errand->kernel);
+    if (!name_variants(job, rest))
+        return KILN__JOB_FAILED;
+    if (kiln__build_source(worker->context, &worker->device, job->source, job->options, job->kernel,
+                           &program, NULL))
+        return KILN__JOB_FAILED;
+    bool kept = kiln__store_entry_binary(worker->store, &worker->device, program, key, job->kernel);
     clReleaseProgram(program);
-    return kept ? KILN__ERRAND_STORED : KILN__ERRAND_FAILED;
+    return kept ? KILN__JOB_STORED : KILN__JOB_FAILED;
 }
 
-static void run(struct worker *worker, const struct kiln__errand *errand, struct kiln__span rest)
+static void run(struct worker *worker, const struct kiln__compile_job *job, struct kiln__span rest)
 {
     struct kiln__key key;
-    alarm(KILN__ERRAND_SECONDS); /* then something hangs, and SIGALRM ends the process */
-    if (!kiln__key_make(&worker->shared, errand->options, errand->source, &key)) {
-        answer(KILN__ERRAND_FAILED);
+    alarm(KILN__JOB_SECONDS); /* then something hangs, and SIGALRM ends the process */
+    if (!kiln__key_make(&worker->shared, job->options, job->source, &key)) {
+        answer(KILN__JOB_FAILED);
         return;
     }
-    answer(is_present(worker, &key) ? KILN__ERRAND_PRESENT : store_new(worker, errand, &key, rest));
+    answer(is_present(worker, &key) ? KILN__JOB_PRESENT : store_new(worker, job, &key, rest));
     kiln__key_free(&key);
 }
 
 /* Out of everybody's way: no child of the asker's, no core file, the lowest priority, and one such
  * process at a time for a cache, unless somebody waits. */
-static void stand_back(const struct kiln__errand_head *head)
+static void stand_back(const struct kiln__compile_job_head *head)
 {
     const struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
@@ -147,7 +148,7 @@ static void stand_back(const struct kiln__errand_head *head)
     if (head->hurry)
         return;
     setpriority(PRIO_PROCESS, 0, 19);
-    alarm(KILN__ERRAND_SECONDS);
+    alarm(KILN__JOB_SECONDS);
     int folder = open(head->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0)
         flock(folder, LOCK_EX); /* until the end; without locks on folders there is no turn */
@@ -157,8 +158,8 @@ int main(void)
 {
     struct worker worker = {0};
     struct kiln__span all;
-    struct kiln__errand errand;
-    if (!read_all(&all) || !kiln__errand_read_head(&all, &worker.head)) {
+    struct kiln__compile_job job;
+    if (!read_all(&all) || !kiln__compile_job_read_head(&all, &worker.head)) {
         fputs("kiln-store is started by libkiln, which says what to store\n", stderr);
         return 2;
     }
@@ -168,9 +169,9 @@ int main(void)
     stand_back(&worker.head);
     if (!begin(&worker))
         return 1;
-    answer(KILN__ERRAND_READY);
-    while (kiln__errand_read(&all, &errand))
-        run(&worker, &errand, all);
+    answer(KILN__JOB_READY);
+    while (kiln__compile_job_read(&all, &job))
+        run(&worker, &job, all);
     /* The driver is not taken down: it ends with the process. */
     _exit(0);
 }

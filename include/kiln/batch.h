@@ -31,14 +31,15 @@ KILN_API void kiln_batch_release(kiln_batch *batch);
  *  Threads: one at a time. Errors: INVALID_ARGUMENT for NULL, DEVICE_ERROR. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_batch_reset(kiln_batch *batch);
 
-/** Have this batch, until it is reset, add up in orders that do not depend on how large its tensors
- *  are otherwise: where batches of different numbers of rows are recorded alike, a row's result has
+/** Have this batch, until it is reset, be batch-invariant: it adds up in orders that do not
+ *  depend on how large its tensors are otherwise. Of batches of different numbers of rows that are
+ *  recorded alike, a row's result has
  *  the same bits in all that have two rows or more, on one device. The kernel of a product is then
  *  chosen among those that add up each element alone, the same way. That costs time where rows are
  *  few, and the product's other operand is transposed or has a few columns. What itself adds up
  *  rows, and random numbers, depend on how many there are.
  *  Threads: one at a time. Errors: INVALID_ARGUMENT for NULL, or the batch's first error. */
-KILN_API KILN_MUST_CHECK kiln_status kiln_batch_sum_alike(kiln_batch *batch);
+KILN_API KILN_MUST_CHECK kiln_status kiln_batch_set_batch_invariant(kiln_batch *batch);
 
 /** From here on, until it is called again or the batch is reset, matrix products that are recorded,
  *  those within other operations too, are computed so; KILN_PRECISION_DEFAULT is the context's own
@@ -49,15 +50,15 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_batch_sum_alike(kiln_batch *batch);
 KILN_API KILN_MUST_CHECK kiln_status kiln_batch_set_precision(kiln_batch *batch,
                                                               kiln_precision precision);
 
-/** Have this batch, until it is reset, run apart: its runs do not wait for other batches that were
- *  submitted before them, nor do later ones wait for them, unless they have a buffer in common.
+/** Have this batch, until it is reset, be independent: its runs do not wait for other batches that
+ *  were submitted before, nor do later ones wait for them, unless they have a buffer in common.
  *  Buffers keep their order as ever, and so do the runs of this batch; host memory is the caller's
  * to keep apart. On a device with memory of its own the upload of one such batch, the computation
  * of another and the reading of a third then take place at the same time, and a large buffer that
  * the batch exports can be read as soon as it is complete. Once kiln_context_cl() has handed out
  * the queue, everything runs in that, in order; where memory is the host's there is nothing to
  * gain. Threads: one at a time. Errors: INVALID_ARGUMENT for NULL, or the batch's first error. */
-KILN_API KILN_MUST_CHECK kiln_status kiln_batch_run_apart(kiln_batch *batch);
+KILN_API KILN_MUST_CHECK kiln_status kiln_batch_set_independent(kiln_batch *batch);
 
 /** The first error of this batch, or KILN_OK. Threads: one at a time. Errors: none. */
 KILN_API kiln_status kiln_batch_status(const kiln_batch *batch);
@@ -174,7 +175,8 @@ KILN_API kiln_status kiln_rebind_read(kiln_batch *batch, size_t read, void *data
  *  scatters and sorts are not computed again. Where that is not enough it runs in parts, a few rows of its inputs (elements of the first dimension, or equal
  *  groups of them) at a time. If all its results have as many rows, and each row depends on the same
  *  rows of operands and on values that have none, such as weights, the parts add up as by
- *  kiln_batch_sum_alike(): the results have the bits of a batch of that kind that runs as a whole.
+ *  kiln_batch_set_batch_invariant(): the results have the bits of a batch of that kind that runs as
+ *  a whole.
  *  Else sums over the rows (reductions but for positions, products, scatters), as a loss and the
  *  gradients of weights are, are added up part by part, in memory that counts as the rest does; what
  *  depends on a complete sum comes after it, for which the rows are computed once more, from the

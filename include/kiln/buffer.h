@@ -57,7 +57,7 @@ typedef kiln_status (*kiln_buffer_reader)(void *user, size_t offset, void *data,
 /** Say where the buffer's content, which it has already, can be had again, as from the file that it
  *  was read from. Where runs need only what was made of the buffer and is kept, such as a product's
  *  packed weights, its device memory is then given up after a few of them
- *  (kiln_context_stats::given_up_bytes), and filled by `read` again when somebody asks for it: a
+ *  (kiln_context_stats::evicted_bytes), and filled by `read` again when somebody asks for it: a
  *  batch that reads the buffer itself, kiln_buffer_read(), kiln_buffer_cl(). What fails then fails
  *  with what `read` has answered, or for want of memory, and can be tried again. Writing the buffer
  *  ends this. `end` may be NULL; it is called once, when the buffer is released for the last time.

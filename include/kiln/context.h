@@ -23,7 +23,7 @@ typedef enum kiln_cache_mode {
 /** How kernels are compiled that neither memory nor the disk cache has. */
 typedef enum kiln_compile_mode {
     KILN_COMPILE_DEFAULT = 0,  /**< as $KILN_COMPILE says ("together", "alone", "never",
-                                    "behind"); else together */
+                                    "background"); else together */
     KILN_COMPILE_TOGETHER = 1, /**< several of a batch at once, on as many threads as there are
                                     cores where the driver is known to bear that. Where it
                                     compiles one at a time (PoCL, NVIDIA), in further
@@ -33,7 +33,7 @@ typedef enum kiln_compile_mode {
     KILN_COMPILE_NEVER = 3,    /**< not at all: a batch that lacks one is BUILD_FAILED, and the
                                     sentence names the kernel and what it computes. A driver may
                                     still compile what it calls a binary */
-    KILN_COMPILE_BEHIND = 4    /**< in further processes, while batches that lack many run by one
+    KILN_COMPILE_BACKGROUND = 4 /**< in further processes, while batches that lack many run by one
                                     generic kernel, which is slow; each changes to its own kernels
                                     with the first run that finds them compiled. The results of the
                                     runs before may differ from later ones in their last bits, by
@@ -52,7 +52,7 @@ typedef enum kiln_host_memory {
 
 /** How products of f32 operands are computed where a device has tensor cores for f32: wgmma, on
  *  NVIDIA's Hopper, or for tf32 mma, from Ampere on. Elsewhere, and for what these do not take, all
- *  are plain f32, and so they are in batches that add up alike (kiln_batch_sum_alike()).
+ *  are plain f32, and so they are in batch-invariant batches (kiln_batch_set_batch_invariant()).
  *  doc/accuracy.md has the errors. */
 typedef enum kiln_precision {
     KILN_PRECISION_DEFAULT =
@@ -75,7 +75,7 @@ typedef struct kiln_context_options {
     kiln_host_memory host_memory; /**< whether host memory is used in place */
     const char *matmul;           /**< matmul implementation by name; NULL: $KILN_MATMUL, else the
                                        heuristic picks for each product, as it does where the named
-                                       one does not fit: patches, tiled_patches, dots, skinny, few,
+                                       one does not fit: im2col, tiled_im2col, dots, skinny, few,
                                        small, packed, rows, clblast, wgmma, mma or tiled; "": none */
     int profile;                  /**< nonzero: keep a span per launch (also if $KILN_TRACE) */
     const char *trace;            /**< write spans here as a Chrome trace when the context is
@@ -166,7 +166,7 @@ typedef struct kiln_context_stats {
     uint64_t cache_pending;       /**< kernels that are to be stored still */
     double compile_seconds;       /**< time that building programs from source took */
     uint64_t host_bytes;          /**< memory of kiln_host_alloc() that is not freed */
-    uint64_t given_up_bytes;      /**< of buffer_bytes, those that have no memory for now */
+    uint64_t evicted_bytes;       /**< of buffer_bytes, those that have no memory for now */
 } kiln_context_stats;
 
 /** Make a context. `options` may be NULL. An option or an environment variable with a value that
@@ -234,8 +234,8 @@ typedef struct kiln_tunable {
  *  lines that start with # and do not count. A context reads it when it is made, unless $KILN_TUNE
  *  says "off" or lists parameters of its own, such as "vector=8,chunks=4". Other values may change
  *  the last bits of sums: the device's for all batches of the context alike; those of a work for
- *  that work, but not in batches that add up alike (kiln_batch_sum_alike()), where values that
- *  would do so do not count. */
+ *  that work, but not in batch-invariant batches (kiln_batch_set_batch_invariant()), where values
+ *  that would do so do not count. */
 #define KILN_TUNED "tuned parameters"
 
 /** Parameter `number`, from 0, of those that this context's device has. Beyond the last one

@@ -10,8 +10,8 @@
  * waited long enough, and at once when the device is idle. With several contexts each batch goes to
  * the one that will have it done first. Rows must not depend on each other: which of them meet is
  * chance. A row's results have the same bits alone and in whatever company, on one device: batches
- * of all sizes add up in the same orders (kiln_batch_sum_alike()), and none has fewer than two
- * rows.
+ * of all sizes add up in the same orders (kiln_batch_set_batch_invariant()), and none has fewer than
+ * two rows.
  *
  *  @code
  *  kiln_executor_create(&context, 1, &model, NULL, &executor);

@@ -1367,13 +1367,13 @@ class batch : public recorder
         return rebind_read(read, into.data(), into.size() * sizeof(T));
     }
     /** The same bits of a row in batches of any number of rows. */
-    KILN_NODISCARD kiln_status sum_alike() const
+    KILN_NODISCARD kiln_status set_batch_invariant() const
     {
-        return detail::told(kiln_batch_sum_alike(batch_));
+        return detail::told(kiln_batch_set_batch_invariant(batch_));
     }
-    KILN_NODISCARD kiln_status run_apart() const
+    KILN_NODISCARD kiln_status set_independent() const
     {
-        return detail::told(kiln_batch_run_apart(batch_));
+        return detail::told(kiln_batch_set_independent(batch_));
     }
     KILN_NODISCARD kiln_status set_precision(kiln_precision precision) const
     {

@@ -51,8 +51,8 @@ KILN_API kiln_tensor kiln_windows(kiln_batch *batch, kiln_tensor x, size_t axis,
 /** x with some of its elements replaced by those of `part`, of x's type and rank: in dimension i
  *  the elements start[i], start[i] + step[i], ... as many as part has there. step may be NULL: all
  *  1; it may be negative. Bounds are checked, not clipped. x itself stays as it is. */
-KILN_API kiln_tensor kiln_place(kiln_batch *batch, kiln_tensor x, kiln_tensor part,
-                                const int64_t *start, const int64_t *step);
+KILN_API kiln_tensor kiln_insert_slice(kiln_batch *batch, kiln_tensor x, kiln_tensor part,
+                                       const int64_t *start, const int64_t *step);
 
 /** x with `low[i]` elements before and `high[i]` behind it in dimension i, all of this value, which
  *  x's type must be able to hold. */

@@ -11,7 +11,7 @@
 #include "session/context.h"
 #include "util/structure.h"
 
-static void begin(kiln_batch *batch)
+static void api_batch_begin(kiln_batch *batch)
 {
     kiln__batch_begin(batch);
     batch->product = batch->context->product;
@@ -19,14 +19,16 @@ static void begin(kiln_batch *batch)
 
 /* Asked while a gradient is recorded, so that one goes through products where the kernels have not
  * proved right. The first time on a device that takes as long as compiling them. */
-static bool takes_slopes(const kiln_batch *batch, kiln_type type, size_t columns)
+static bool takes_attention_backward(const kiln_batch *batch, kiln_type type, size_t columns)
 {
-    static const enum kiln__slopes_form forms[] = {KILN__SLOPES_QUERIES, KILN__SLOPES_BOTH};
-    struct kiln__prover *prover = batch->context->prover;
-    bool takes = prover && batch->context->runtime.device.ptx_level == KILN__HOPPER;
+    static const enum kiln__attention_backward_form forms[] = {KILN__BACKWARD_QUERIES,
+                                                               KILN__BACKWARD_BOTH};
+    struct kiln__self_tester *self_tester = batch->context->self_tester;
+    bool takes = self_tester && batch->context->runtime.device.ptx_level == KILN__HOPPER;
     for (size_t i = 0; i < sizeof forms / sizeof *forms && takes; i++) {
-        const struct kiln__proof proof = kiln__slopes_proof(forms[i], type, columns);
-        takes = prover->proves(prover, &proof);
+        const struct kiln__self_test self_test =
+            kiln__attention_backward_self_test(forms[i], type, columns);
+        takes = self_tester->passes(self_tester, &self_test);
     }
     return takes;
 }
@@ -45,8 +47,8 @@ kiln_batch *kiln_batch_create(kiln_context *context)
     kiln_context_retain(context);
     batch->context = context;
     batch->device = &context->runtime.device.info;
-    batch->takes_slopes = takes_slopes;
-    begin(batch);
+    batch->takes_attention_backward = takes_attention_backward;
+    api_batch_begin(batch);
     return batch;
 }
 
@@ -57,7 +59,7 @@ kiln_status kiln__batch_await(const kiln_batch *batch, const char *call, struct 
 
 static void drop_plan(kiln_batch *batch)
 {
-    kiln__parts_free(batch->context->plan_cache, batch->parts);
+    kiln__micro_batches_free(batch->context->plan_cache, batch->parts);
     batch->parts = NULL;
     kiln__plan_cache_return(batch->context->plan_cache, &batch->lease);
 }
@@ -96,17 +98,18 @@ kiln_status kiln_batch_reset(kiln_batch *batch)
     if (batch->last)
         status = kiln__batch_await(batch, "kiln_batch_reset", NULL);
     drop_run(batch);
-    begin(batch);
+    api_batch_begin(batch);
     return status;
 }
 
-kiln_status kiln_batch_sum_alike(kiln_batch *batch)
+kiln_status kiln_batch_set_batch_invariant(kiln_batch *batch)
 {
     if (!batch)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_sum_alike: batch is NULL");
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "kiln_batch_set_batch_invariant: batch is NULL");
     if (batch->error.status)
         return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
-    batch->graph.alike = batch->changed = true;
+    batch->graph.batch_invariant = batch->changed = true;
     return KILN_OK;
 }
 
@@ -123,13 +126,13 @@ kiln_status kiln_batch_set_precision(kiln_batch *batch, kiln_precision precision
     return status;
 }
 
-kiln_status kiln_batch_run_apart(kiln_batch *batch)
+kiln_status kiln_batch_set_independent(kiln_batch *batch)
 {
     if (!batch)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_run_apart: batch is NULL");
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_set_independent: batch is NULL");
     if (batch->error.status)
         return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
-    batch->bindings.apart = true;
+    batch->bindings.independent = true;
     return KILN_OK;
 }
 
@@ -177,23 +180,24 @@ static kiln_status borrow_plan(kiln_batch *batch, struct kiln__error *error)
 static struct kiln__stream *choose_stream(const kiln_batch *batch)
 {
     struct kiln__runtime *runtime = &batch->context->runtime;
-    bool apart = batch->bindings.apart && batch->context->validate.share == 0 &&
+    bool apart = batch->bindings.independent && batch->context->validate.share == 0 &&
                  batch->context->check_values.share == 0;
     return apart ? kiln__runtime_choose(runtime, batch->last) : runtime->compute;
 }
 
-static kiln_status run_in_parts(kiln_batch *batch, const char *call, struct kiln__run **made,
-                                struct kiln__error *error)
+static kiln_status run_in_micro_batches(kiln_batch *batch, const char *call,
+                                        struct kiln__run **made, struct kiln__error *error)
 {
-    kiln_status status = batch->parts ? KILN_OK : kiln__parts_make(batch, &batch->parts, error);
-    if (!status && kiln__values_wanted(batch))
-        status = kiln__parts_check_values(batch, batch->parts, call, error);
+    kiln_status status =
+        batch->parts ? KILN_OK : kiln__micro_batches_make(batch, &batch->parts, error);
+    if (!status && kiln__nan_check_wanted(batch))
+        status = kiln__micro_batches_check_nan(batch, batch->parts, call, error);
     return status ? status
-                  : kiln__parts_run(batch, batch->parts, choose_stream(batch), made, error);
+                  : kiln__micro_batches_run(batch, batch->parts, choose_stream(batch), made, error);
 }
 
 /* The batch keeps the run as its latest one. */
-static kiln_status run(kiln_batch *batch, const char *call)
+static kiln_status api_batch_run(kiln_batch *batch, const char *call)
 {
     struct kiln__error error = {0};
     if (!batch)
@@ -210,17 +214,17 @@ static kiln_status run(kiln_batch *batch, const char *call)
     if (!status)
         status = borrow_plan(batch, &error);
     bool whole = !status && batch->lease.executable;
-    if (whole && kiln__values_wanted(batch))
-        status = kiln__values_check(batch, NULL, call, &error);
+    if (whole && kiln__nan_check_wanted(batch))
+        status = kiln__nan_check(batch, NULL, call, &error);
     if (whole && !status)
         status = kiln__validate_begin(&inputs, batch, call, &error);
     if (whole && !status)
         status = kiln__commands_run(batch->lease.executable, choose_stream(batch), &batch->bindings,
                                     &made, &error);
     else if (!status)
-        status = run_in_parts(batch, call, &made, &error);
+        status = run_in_micro_batches(batch, call, &made, &error);
     if (status) {
-        kiln__inputs_free(&inputs);
+        kiln__intermediates_inputs_free(&inputs);
         return status;
     }
     kiln__run_release(batch->last);
@@ -234,7 +238,7 @@ kiln_status kiln_batch_execute(kiln_batch *batch)
 {
     if (batch)
         batch->bindings.left = false;
-    kiln_status status = run(batch, "kiln_batch_execute");
+    kiln_status status = api_batch_run(batch, "kiln_batch_execute");
     if (!status)
         status = kiln__batch_await(batch, "kiln_batch_execute", NULL);
     if (!status)
@@ -254,7 +258,7 @@ kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **result)
     }
     if (batch)
         batch->bindings.left = !result;
-    kiln_status status = kiln__batch_told(batch, run(batch, "kiln_batch_submit"));
+    kiln_status status = kiln__batch_told(batch, api_batch_run(batch, "kiln_batch_submit"));
     if (!status && !event)
         kiln__runs_add(batch->last);
     if (status || !event) {
@@ -307,7 +311,7 @@ kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads)
 {
     struct kiln__error error = {0};
     kiln_status status = check_question(batch, batch, "batch", "kiln_batch_prepare");
-    if (!status && batch->lease.meanwhile)
+    if (!status && batch->lease.interim)
         drop_plan(batch);
     if (status || has_plan(batch))
         return kiln__batch_told(batch, status);
@@ -315,14 +319,14 @@ kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads)
     status = kiln__plan_cache_prepare(batch->context->plan_cache, &batch->graph, threads,
                                       &batch->lease, &error);
     if (!status && !batch->lease.executable)
-        status = kiln__parts_make(batch, &batch->parts, &error);
+        status = kiln__micro_batches_make(batch, &batch->parts, &error);
     return kiln__batch_told(batch, status);
 }
 
 typedef kiln_status teller(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
                            struct kiln__text *text, struct kiln__error *error);
 
-static kiln_status tell(const char *call, teller *say, kiln_batch *batch, char **result)
+static kiln_status api_batch_tell(const char *call, teller *say, kiln_batch *batch, char **result)
 {
     struct kiln__text text = {0};
     kiln_status status = check_question(batch, result, "text", call);
@@ -340,10 +344,10 @@ static kiln_status tell(const char *call, teller *say, kiln_batch *batch, char *
 
 kiln_status kiln_batch_explain(kiln_batch *batch, char **result)
 {
-    return tell(__func__, kiln__plan_cache_explain, batch, result);
+    return api_batch_tell(__func__, kiln__plan_cache_explain, batch, result);
 }
 
 kiln_status kiln_batch_list_works(kiln_batch *batch, char **result)
 {
-    return tell(__func__, kiln__plan_cache_list_works, batch, result);
+    return api_batch_tell(__func__, kiln__plan_cache_list_works, batch, result);
 }

@@ -9,8 +9,8 @@
 #include "session/context.h"
 
 /* Everything but the memory. */
-static kiln_status make(const char *call, kiln_context *context, kiln_type type, size_t rank,
-                        const size_t *dims, kiln_buffer **result)
+static kiln_status api_buffer_make(const char *call, kiln_context *context, kiln_type type,
+                                   size_t rank, const size_t *dims, kiln_buffer **result)
 {
     struct kiln__shape shape;
     if (!result)
@@ -55,7 +55,7 @@ static void count_in(kiln_buffer *buffer)
 kiln_status kiln_buffer_create(kiln_context *context, kiln_type type, size_t rank,
                                const size_t *dims, kiln_buffer **result)
 {
-    kiln_status status = make("kiln_buffer_create", context, type, rank, dims, result);
+    kiln_status status = api_buffer_make("kiln_buffer_create", context, type, rank, dims, result);
     if (status)
         return status;
     kiln_buffer *buffer = *result;
@@ -90,8 +90,8 @@ static void CL_CALLBACK end_wrapping(cl_mem memory, void *user)
 
 /* Work on host memory starts anywhere an element can; a driver that does not tell when it has ended
  * has none of it. */
-static cl_mem wrap(const struct kiln__runtime *runtime, void *host, size_t bytes, size_t item,
-                   struct ending *ending)
+static cl_mem api_buffer_wrap(const struct kiln__runtime *runtime, void *host, size_t bytes,
+                              size_t item, struct ending *ending)
 {
     cl_int code;
     if (runtime->host_mode == KILN__HOST_SEPARATE || !bytes || (uintptr_t)host % item)
@@ -112,12 +112,13 @@ kiln_buffer *kiln__buffer_wrap(kiln_context *context, kiln_type type,
 {
     kiln_buffer *buffer;
     struct ending *ending = malloc(sizeof *ending);
-    if (!ending || make("kiln", context, type, shape->rank, shape->dims, &buffer)) {
+    if (!ending || api_buffer_make("kiln", context, type, shape->rank, shape->dims, &buffer)) {
         free(ending);
         return NULL;
     }
     *ending = (struct ending){ended, user};
-    buffer->memory = wrap(&context->runtime, host, buffer->bytes, kiln_type_size(type), ending);
+    buffer->memory =
+        api_buffer_wrap(&context->runtime, host, buffer->bytes, kiln_type_size(type), ending);
     buffer->wraps = true;
     if (buffer->memory) {
         count_in(buffer);
@@ -153,7 +154,8 @@ static kiln_status check_memory(const kiln_buffer *buffer, cl_mem memory)
 kiln_status kiln_buffer_create_cl(kiln_context *context, cl_mem memory, kiln_type type, size_t rank,
                                   const size_t *dims, kiln_buffer **result)
 {
-    kiln_status status = make("kiln_buffer_create_cl", context, type, rank, dims, result);
+    kiln_status status =
+        api_buffer_make("kiln_buffer_create_cl", context, type, rank, dims, result);
     if (status)
         return status;
     if (!memory)
@@ -181,14 +183,14 @@ cl_mem kiln_buffer_cl(const kiln_buffer *buffer)
     kiln_buffer *own = (kiln_buffer *)(uintptr_t)buffer;
     struct kiln__error error = {0};
     cl_mem memory;
-    kiln_status status = kiln__source_hold_apart(own, &memory, &error);
+    kiln_status status = kiln__backing_hold_unbudgeted(own, &memory, &error);
     if (status) {
         kiln__fail(NULL, status, "kiln_buffer_cl: %s", error.text);
         return NULL;
     }
     atomic_store(&own->shown, true);
     atomic_store(&own->source.is_content, false);
-    kiln__source_release(own);
+    kiln__backing_release(own);
     return memory;
 }
 
@@ -208,7 +210,7 @@ void kiln_buffer_release(kiln_buffer *buffer)
         kiln__buffer_unmap(buffer, "kiln_buffer_release");
     if (!child)
         kiln__buffer_drop(buffer);
-    kiln__source_end(buffer);
+    kiln__backing_end(buffer);
     atomic_fetch_sub(&context->runtime.counters.buffers_live, 1);
     atomic_fetch_sub(&context->runtime.counters.buffer_bytes, buffer->bytes);
     free(buffer);
@@ -302,7 +304,7 @@ kiln_status kiln_buffer_set_source(kiln_buffer *buffer, kiln_buffer_reader read,
         return kiln__fail(NULL, KILN_WRONG_STATE, "kiln_buffer_set_source: %s",
                           buffer->source.read ? "the buffer has a source already"
                                               : "somebody else has the buffer already");
-    kiln__source_begin(buffer, read, end, user);
+    kiln__backing_begin(buffer, read, end, user);
     return KILN_OK;
 }
 

@@ -76,7 +76,7 @@ kiln_status kiln_context_remember(kiln_context *context, const char *subject, co
                           __func__, strlen(text), KILN__LONGEST_NOTE);
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
     if (!status)
-        kiln__note_put(context->runtime.programs, subject, text);
+        kiln__device_note_put(context->runtime.programs, subject, text);
     return status;
 }
 
@@ -92,7 +92,7 @@ kiln_status kiln_context_recall(kiln_context *context, const char *subject, char
     *text = malloc(KILN__LONGEST_NOTE + 1);
     if (!*text)
         return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", __func__);
-    if (!kiln__note_get(context->runtime.programs, subject, *text, KILN__LONGEST_NOTE + 1)) {
+    if (!kiln__device_note_get(context->runtime.programs, subject, *text, KILN__LONGEST_NOTE + 1)) {
         free(*text);
         *text = NULL;
     }

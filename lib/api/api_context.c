@@ -62,7 +62,7 @@ static uint8_t choose_product(const kiln_context_options *options)
     const char *variable = kiln__environment("KILN_PRECISION");
     if (options->precision)
         return (uint8_t)(options->precision - KILN_PRECISION_EXACT);
-    for (uint8_t name = 0; variable && name < KILN__PRODUCT_WHOLE; name++)
+    for (uint8_t name = 0; variable && name < KILN__PRODUCT_EXACT_INTEGER; name++)
         if (!strcmp(variable, kiln__product_word(name)))
             return name;
     return KILN__PRODUCT_EXACT;
@@ -90,26 +90,26 @@ static kiln_status make_parts(const char *call, const kiln_context_options *give
     context->product = choose_product(given);
     context->matmul = matmul ? strdup(matmul) : NULL;
     context->plan_cache = kiln__plan_cache_create(runtime, context->matmul, &context->tuning);
-    bool proves = runtime->device.ptx_level > 0;
-    context->prover = proves ? kiln__prover_create(runtime) : NULL;
+    bool passes = runtime->device.ptx_level > 0;
+    context->self_tester = passes ? kiln__self_tester_create(runtime) : NULL;
     if (context->plan_cache)
-        kiln__plan_cache_use_prover(context->plan_cache, context->prover);
+        kiln__plan_cache_use_self_tester(context->plan_cache, context->self_tester);
     if (context->plan_cache && context->validate.share > 0)
         kiln__plan_cache_wait_for_kernels(context->plan_cache);
-    return context->plan_cache && (context->matmul || !matmul) && (context->prover || !proves)
+    return context->plan_cache && (context->matmul || !matmul) && (context->self_tester || !passes)
                ? KILN_OK
                : kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory for the context", call);
 }
 
 /* A forked child leaves the driver's objects alone: they belong to threads it does not have. */
-static void destroy(kiln_context *context)
+static void api_context_destroy(kiln_context *context)
 {
     if (context->runtime.forks == kiln__forks()) {
         struct kiln__runtime *runtime = &context->runtime;
         if (!kiln__runtime_finish(runtime))
             kiln__pins_clear(&runtime->pins, runtime->context, runtime->device.id);
         kiln__plan_cache_destroy(context->plan_cache);
-        kiln__prover_destroy(context->prover);
+        kiln__self_tester_destroy(context->self_tester);
         kiln__runtime_end(runtime);
     }
     kiln__tuning_free(&context->tuning);
@@ -119,14 +119,14 @@ static void destroy(kiln_context *context)
 }
 
 /* Everything after device and device context are there; takes the context over. */
-static kiln_status complete(const char *call, kiln_context *context,
-                            const kiln_context_options *options, cl_command_queue queue,
-                            kiln_context **result)
+static kiln_status api_context_complete(const char *call, kiln_context *context,
+                                        const kiln_context_options *options, cl_command_queue queue,
+                                        kiln_context **result)
 {
     atomic_init(&context->references, 1);
     pthread_mutex_init(&context->precision.mutex, NULL);
     context->runtime.forks = kiln__forks();
-    kiln_status status = kiln__words_check(call, options);
+    kiln_status status = kiln__option_words_check(call, options);
     if (!status && !kiln__forks_watch())
         status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory for the context", call);
     if (!status)
@@ -142,7 +142,7 @@ static kiln_status complete(const char *call, kiln_context *context,
     context->runtime.looks_at_buffers =
         context->validate.share > 0 || context->check_values.share > 0;
     if (status)
-        destroy(context);
+        api_context_destroy(context);
     else
         *result = context;
     return status;
@@ -176,7 +176,7 @@ kiln_status kiln_context_create(const kiln_context_options *given, kiln_context 
         free(context);
         return kiln__cl_fail(NULL, "clCreateContext", code);
     }
-    return complete(__func__, context, &options, NULL, result);
+    return api_context_complete(__func__, context, &options, NULL, result);
 }
 
 /* ---- over the caller's OpenCL objects ---- */
@@ -262,7 +262,7 @@ kiln_status kiln_context_create_cl(cl_context cl, cl_device_id device, cl_comman
         return kiln__cl_fail(NULL, "kiln_context_create_cl: clRetainContext", code);
     }
     context->runtime.context = cl;
-    return complete(__func__, context, &options, queue, result);
+    return api_context_complete(__func__, context, &options, queue, result);
 }
 
 kiln_status kiln_context_cl(const kiln_context *context, cl_context *cl, cl_device_id *device,
@@ -292,7 +292,7 @@ void kiln_context_retain(kiln_context *context)
 void kiln_context_release(kiln_context *context)
 {
     if (context && atomic_fetch_sub(&context->references, 1) == 1)
-        destroy(context);
+        api_context_destroy(context);
 }
 
 kiln_status kiln_context_finish(kiln_context *context)
@@ -344,7 +344,7 @@ kiln_status(kiln_context_get_stats)(const kiln_context *context, kiln_context_st
         .cache_pending = programs.pending,
         .compile_seconds = (double)programs.compile_ns * 1e-9,
         .host_bytes = kiln__pins_bytes((struct kiln__pins *)(uintptr_t)&context->runtime.pins),
-        .given_up_bytes = atomic_load(&counters->given_up_bytes),
+        .evicted_bytes = atomic_load(&counters->evicted_bytes),
     };
     kiln__structure_fill(stats, size, &own, sizeof own);
     return KILN_OK;

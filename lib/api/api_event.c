@@ -31,7 +31,7 @@ struct notice {
     struct kiln__run *run; /* NULL: its last command is all there is to look at */
 };
 
-static void CL_CALLBACK deliver(cl_event event, cl_int state, void *user)
+static void CL_CALLBACK api_event_deliver(cl_event event, cl_int state, void *user)
 {
     struct notice notice = *(struct notice *)user;
     kiln_status earlier = notice.run ? kiln__run_poll(notice.run, "kiln", NULL) : KILN_OK;
@@ -56,7 +56,7 @@ kiln_status kiln_event_notify(kiln_event *event, kiln_event_callback callback, v
     *notice = (struct notice){callback, user, kiln__run_has_one(event->run) ? NULL : event->run};
     if (notice->run)
         kiln__run_retain(notice->run);
-    cl_int code = clSetEventCallback(end, CL_COMPLETE, deliver, notice);
+    cl_int code = clSetEventCallback(end, CL_COMPLETE, api_event_deliver, notice);
     if (!code)
         return KILN_OK;
     kiln__run_release(notice->run);

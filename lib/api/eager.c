@@ -7,8 +7,8 @@
 #include "util/error.h"
 
 /* Ask for `y`, run, and release the batch; its sentence becomes the thread's last error. */
-static kiln_status finish(const char *call, kiln_batch *batch, kiln_tensor y, float *out,
-                          size_t count)
+static kiln_status eager_finish(const char *call, kiln_batch *batch, kiln_tensor y, float *out,
+                                size_t count)
 {
     kiln_read(batch, y, out, count * sizeof *out);
     kiln_status status = kiln_batch_execute(batch);
@@ -18,7 +18,8 @@ static kiln_status finish(const char *call, kiln_batch *batch, kiln_tensor y, fl
     return status;
 }
 
-static kiln_status begin(const char *call, kiln_context *context, bool complete, kiln_batch **batch)
+static kiln_status eager_begin(const char *call, kiln_context *context, bool complete,
+                               kiln_batch **batch)
 {
     *batch = NULL;
     if (!context)
@@ -36,22 +37,24 @@ static kiln_status run_unary(const char *call, kiln_context *context, unary *ope
                              const float *x, float *y)
 {
     kiln_batch *batch;
-    kiln_status status = begin(call, context, n == 0 || (x && y), &batch);
+    kiln_status status = eager_begin(call, context, n == 0 || (x && y), &batch);
     if (status)
         return status;
-    return finish(call, batch, operation(batch, kiln_upload(batch, KILN_F32, 1, &n, x)), y, n);
+    return eager_finish(call, batch, operation(batch, kiln_upload(batch, KILN_F32, 1, &n, x)), y,
+                        n);
 }
 
 static kiln_status run_binary(const char *call, kiln_context *context, binary *operation, size_t n,
                               const float *a, const float *b, float *y, size_t count)
 {
     kiln_batch *batch;
-    kiln_status status = begin(call, context, (n == 0 || (a && b)) && (count == 0 || y), &batch);
+    kiln_status status =
+        eager_begin(call, context, (n == 0 || (a && b)) && (count == 0 || y), &batch);
     if (status)
         return status;
     kiln_tensor x = kiln_upload(batch, KILN_F32, 1, &n, a);
-    return finish(call, batch, operation(batch, x, kiln_upload(batch, KILN_F32, 1, &n, b)), y,
-                  count);
+    return eager_finish(call, batch, operation(batch, x, kiln_upload(batch, KILN_F32, 1, &n, b)), y,
+                        count);
 }
 
 #define NOW_UNARY(name)                                                                            \
@@ -83,11 +86,11 @@ kiln_status kiln_now_dot(kiln_context *context, size_t n, const float *a, const 
 kiln_status kiln_now_scale(kiln_context *context, size_t n, const float *x, double factor, float *y)
 {
     kiln_batch *batch;
-    kiln_status status = begin(__func__, context, n == 0 || (x && y), &batch);
+    kiln_status status = eager_begin(__func__, context, n == 0 || (x && y), &batch);
     if (status)
         return status;
     kiln_tensor scaled = kiln_scale(batch, kiln_upload(batch, KILN_F32, 1, &n, x), factor);
-    return finish(__func__, batch, scaled, y, n);
+    return eager_finish(__func__, batch, scaled, y, n);
 }
 
 kiln_status kiln_now_matmul(kiln_context *context, size_t m, size_t n, size_t k, const float *a,
@@ -95,10 +98,10 @@ kiln_status kiln_now_matmul(kiln_context *context, size_t m, size_t n, size_t k,
 {
     kiln_batch *batch;
     bool complete = (m * k == 0 || a) && (k * n == 0 || b) && (m * n == 0 || c);
-    kiln_status status = begin(__func__, context, complete, &batch);
+    kiln_status status = eager_begin(__func__, context, complete, &batch);
     if (status)
         return status;
     kiln_tensor x = kiln_upload(batch, KILN_F32, 2, (size_t[]){m, k}, a);
     kiln_tensor y = kiln_upload(batch, KILN_F32, 2, (size_t[]){k, n}, b);
-    return finish(__func__, batch, kiln_matmul(batch, x, y), c, m * n);
+    return eager_finish(__func__, batch, kiln_matmul(batch, x, y), c, m * n);
 }

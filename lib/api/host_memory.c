@@ -8,8 +8,8 @@
 /* Of pages: drivers use them in place where memory is shared. */
 #define ALIGNMENT ((size_t)4096)
 
-static kiln_status make(const struct kiln__runtime *runtime, size_t bytes,
-                        struct kiln__pinned *pinned, struct kiln__error *error)
+static kiln_status host_memory_make(const struct kiln__runtime *runtime, size_t bytes,
+                                    struct kiln__pinned *pinned, struct kiln__error *error)
 {
     if (runtime->host_mode == KILN__HOST_SEPARATE)
         return kiln__pinned_make(runtime->context, runtime->device.id, bytes, pinned, error);
@@ -34,7 +34,7 @@ kiln_status kiln_host_alloc(kiln_context *context, size_t bytes, void **memory)
     kiln_status status = kiln__runtime_check_process(runtime, NULL);
     if (status)
         return status;
-    status = make(runtime, bytes ? bytes : 1, &pinned, &error);
+    status = host_memory_make(runtime, bytes ? bytes : 1, &pinned, &error);
     if (status)
         return kiln__fail(NULL, status, "kiln_host_alloc: %s", error.text);
     if (!kiln__pins_add(&runtime->pins, &pinned)) {

@@ -8,7 +8,7 @@
 #include "util/structure.h"
 
 /* The caller's form of what an initialiser made. */
-static void fill(void *options, size_t size, const void *own, size_t own_size)
+static void initializer_fill(void *options, size_t size, const void *own, size_t own_size)
 {
     if (!options || size < sizeof size)
         return;
@@ -20,7 +20,7 @@ static void fill(void *options, size_t size, const void *own, size_t own_size)
     void(function)(type * options, size_t size)                                                    \
     {                                                                                              \
         static const type own = initialiser;                                                       \
-        fill(options, size, &own, sizeof own);                                                     \
+        initializer_fill(options, size, &own, sizeof own);                                         \
     }
 
 INIT(kiln_attention_options_init, kiln_attention_options, KILN_ATTENTION_OPTIONS_INIT)
@@ -41,7 +41,7 @@ void(kiln_model_init)(kiln_model *model, size_t size, size_t row_size)
 {
     kiln_model own = KILN_MODEL_INIT;
     own.row_size = row_size;
-    fill(model, size, &own, sizeof own);
+    initializer_fill(model, size, &own, sizeof own);
 }
 
 void(kiln_optimizer_options_init)(kiln_optimizer_method method, kiln_optimizer_options *options,
@@ -54,7 +54,7 @@ void(kiln_optimizer_options_init)(kiln_optimizer_method method, kiln_optimizer_o
         if (all[i].method == method)
             own = &all[i];
     if (own != &none)
-        fill(options, size, own, sizeof *own);
+        initializer_fill(options, size, own, sizeof *own);
     else if (options)
         memset(options, 0, size); /* which no call takes */
 }

@@ -12,7 +12,7 @@ void kiln__body_turn(struct kiln__body *body, unsigned phase)
 {
     body->phase = phase;
     kiln__nest_needs(body->group, &body->nest, phase, body->needed);
-    bool partial = body->form->stage == KILN__STAGE_PARTIAL;
+    bool partial = body->variant->stage == KILN__STAGE_PARTIAL;
     for (size_t i = kiln__group_total(body->group) + 1; partial && i < body->group->steps.count;
          i++)
         body->needed[i] = false;
@@ -23,11 +23,11 @@ void kiln__body_turn(struct kiln__body *body, unsigned phase)
 void kiln__body_begin(struct kiln__body *body, const struct kiln__emit *emit)
 {
     *body = (struct kiln__body){
-        .emit = emit, .group = emit->group, .form = emit->form, .text = emit->text};
+        .emit = emit, .group = emit->group, .variant = emit->variant, .text = emit->text};
     /* Lanes that carry sums have other elements in other phases. */
-    bool keeps = !emit->form->native_math && !emit->form->carried;
+    bool keeps = !emit->variant->native_math && !emit->variant->carried;
     kiln__nest_of(emit->group, keeps, &body->nest);
-    if (emit->form->kept_walk == KILN__WALK_VECTORS)
+    if (emit->variant->kept_mapping == KILN__AXIS_VECTORS)
         for (unsigned i = 0; i < emit->group->reduced_step; i++)
             body->nest.full[i] = true;
     kiln__body_turn(body, 0);
@@ -38,9 +38,9 @@ void kiln__body_begin(struct kiln__body *body, const struct kiln__emit *emit)
 /* Maps may know accesses by the element's number. */
 static bool needs_coordinates(const struct kiln__body *body)
 {
-    bool needs = body->form->placed;
+    bool needs = body->variant->placed;
     for (size_t k = 0; k < body->group->accesses.count; k++)
-        needs = needs || body->form->along[k] != KILN__LINEAR;
+        needs = needs || body->variant->along[k] != KILN__LINEAR;
     return needs;
 }
 
@@ -55,16 +55,16 @@ static struct kiln__phrase dot_placed(uint32_t first, uint32_t end)
 
 void kiln__body_bases(const struct kiln__body *body, uint32_t end)
 {
-    bool tiles = body->form->kept_walk == KILN__WALK_TILES;
+    bool tiles = body->variant->kept_mapping == KILN__AXIS_TILES;
     if (!tiles && needs_coordinates(body))
         kiln__emit_coordinates(body->emit, "p", 0, end);
     for (size_t k = 0; k < body->group->accesses.count; k++) {
-        uint8_t along = body->form->along[k];
+        uint8_t along = body->variant->along[k];
         if (along != KILN__ACROSS)
             kiln__text_add(body->text, "const idx h%zu = o%zu%s;\n", k, k,
                            along == KILN__LINEAR ? " + p" : kiln__emit_dot(k, 0, end).text);
     }
-    for (size_t k = 0; body->form->placed && k < body->group->stores.count; k++)
+    for (size_t k = 0; body->variant->placed && k < body->group->stores.count; k++)
         if (body->group->stores.items[k].full)
             kiln__text_add(body->text, "const idx z%zu = q%zu%s;\n", k, k, dot_placed(0, end).text);
 }
@@ -89,7 +89,7 @@ static bool loads(const struct kiln__body *body, size_t access)
 
 static bool writes(const struct kiln__body *body, size_t k)
 {
-    return body->form->stage != KILN__STAGE_PARTIAL && body->group->stores.items[k].full &&
+    return body->variant->stage != KILN__STAGE_PARTIAL && body->group->stores.items[k].full &&
            kiln__nest_store_phase(body->group, &body->nest, k) == body->phase;
 }
 
@@ -107,18 +107,18 @@ void kiln__body_reduced_places(const struct kiln__body *body, const char *r)
     for (size_t k = 0; k < body->group->accesses.count; k++)
         if (loads(body, k))
             kiln__text_add(body->text, "const idx b%zu = h%zu%s;\n", k, k,
-                           kiln__emit_dot(k, body->form->kept, body->form->rank).text);
+                           kiln__emit_dot(k, body->variant->kept, body->variant->rank).text);
     for (size_t k = 0; k < body->group->stores.count; k++)
-        if (uses_store(body, k) && body->form->placed)
+        if (uses_store(body, k) && body->variant->placed)
             kiln__text_add(body->text, "const idx g%zu = z%zu%s;\n", k, k,
-                           dot_placed(body->form->kept, body->form->rank).text);
+                           dot_placed(body->variant->kept, body->variant->rank).text);
         else if (uses_store(body, k))
             kiln__text_add(body->text, "const idx g%zu = q%zu + p * reduced + %s;\n", k, k, r);
 }
 
 void kiln__body_reduced_bases(const struct kiln__body *body, const char *r)
 {
-    kiln__emit_coordinates(body->emit, r, body->form->kept, body->form->rank);
+    kiln__emit_coordinates(body->emit, r, body->variant->kept, body->variant->rank);
     kiln__body_reduced_places(body, r);
 }
 
@@ -133,16 +133,16 @@ static unsigned find_load(const struct kiln__body *body, size_t k)
 }
 
 /* All at once, so that a lane waits for memory once: beyond the row's end those of the end. */
-static void hold(const struct kiln__body *body, size_t k)
+static void body_hold(const struct kiln__body *body, size_t k)
 {
-    unsigned i = find_load(body, k), width = body->form->vector;
-    for (unsigned u = 0; u < body->form->held; u++) {
+    unsigned i = find_load(body, k), width = body->variant->vector;
+    for (unsigned u = 0; u < body->variant->held; u++) {
         struct kiln__type_name type = kiln__emit_type(step_at(body, i)->type, width);
         kiln__text_add(body->text, "%s m%zu_%u;\n{\n", type.text, k, u);
         kiln__emit_coordinates(body->emit, kiln__phrase("min(at%u, to - %u)", u, width).text,
-                               body->form->kept, body->form->rank);
+                               body->variant->kept, body->variant->rank);
         kiln__text_add(body->text, "const idx b%zu = h%zu%s;\n", k, k,
-                       kiln__emit_dot(k, body->form->kept, body->form->rank).text);
+                       kiln__emit_dot(k, body->variant->kept, body->variant->rank).text);
         kiln__emit_steps(body->emit, i, i + 1, width, "b", "0");
         kiln__text_add(body->text, "m%zu_%u = v%u;\n}\n", k, u, i);
     }
@@ -168,8 +168,8 @@ static void hold_costly(struct kiln__body *body)
             continue;
         body->costly.step = i + 1;
         body->costly.from = from;
-        struct kiln__type_name type = kiln__emit_type(step->type, body->form->vector);
-        for (unsigned u = 0; u < body->form->held; u++)
+        struct kiln__type_name type = kiln__emit_type(step->type, body->variant->vector);
+        for (unsigned u = 0; u < body->variant->held; u++)
             kiln__text_add(body->text, "%s k%u_%u = (%s)(0);\n", type.text, i, u, type.text);
     }
     kiln__body_turn(body, 0);
@@ -181,7 +181,7 @@ void kiln__body_hold(struct kiln__body *body)
     body->held = kiln__nest_loads(body->group, &body->nest).shared;
     for (size_t k = 0; k < body->group->accesses.count; k++)
         if (body->held >> k & 1)
-            hold(body, k);
+            body_hold(body, k);
 }
 
 /* ---- values of rows ---- */
@@ -189,7 +189,7 @@ void kiln__body_hold(struct kiln__body *body)
 /* What a segment, or what comes of segments, has to do with. */
 static bool is_of_stage(const struct kiln__body *body, unsigned i)
 {
-    switch ((enum kiln__stage)body->form->stage) {
+    switch ((enum kiln__stage)body->variant->stage) {
     case KILN__STAGE_PARTIAL: return i < kiln__group_total(body->group);
     case KILN__STAGE_FINAL: return i > kiln__group_total(body->group);
     case KILN__STAGE_WHOLE:
@@ -214,15 +214,15 @@ void kiln__body_values(const struct kiln__body *body, unsigned width, const char
 static void visit_store(const struct kiln__body *body, size_t k, const struct kiln__visit *visit,
                         const char *value)
 {
-    const struct kiln__form *form = body->form;
-    bool scattered = form->placed == KILN__STRIDED;
+    const struct kiln__variant *variant = body->variant;
+    bool scattered = variant->placed == KILN__STRIDED;
     struct kiln__phrase pointer = kiln__phrase("y%zu", k);
-    const bool rows = form->reduced_walk != KILN__WALK_NONE;
-    struct kiln__phrase stride = kiln__phrase("u0_%u", form->rank - 1u);
-    struct kiln__phrase offset = scattered      ? kiln__phrase(rows ? "g%zu" : "z%zu", k)
-                                 : rows         ? kiln__phrase("g%zu + %s", k, visit->at)
-                                 : form->placed ? kiln__phrase("z%zu + %s", k, visit->at)
-                                                : kiln__phrase("q%zu + p + %s", k, visit->at);
+    const bool rows = variant->reduced_mapping != KILN__AXIS_NONE;
+    struct kiln__phrase stride = kiln__phrase("u0_%u", variant->rank - 1u);
+    struct kiln__phrase offset = scattered         ? kiln__phrase(rows ? "g%zu" : "z%zu", k)
+                                 : rows            ? kiln__phrase("g%zu + %s", k, visit->at)
+                                 : variant->placed ? kiln__phrase("z%zu + %s", k, visit->at)
+                                                   : kiln__phrase("q%zu + p + %s", k, visit->at);
     struct kiln__elements elements = kiln__emit_run(
         body->emit, kiln__emit_store_type(body->emit, k), visit->width, pointer.text, offset.text);
     if (scattered) {
@@ -231,7 +231,7 @@ static void visit_store(const struct kiln__body *body, size_t k, const struct ki
         elements.stride = stride.text;
     }
     if (value)
-        kiln__emit_store(body->text, &elements, value, form->streams);
+        kiln__emit_store(body->text, &elements, value, variant->streams);
     else
         kiln__emit_load(body->text, &elements);
 }
@@ -239,7 +239,7 @@ static void visit_store(const struct kiln__body *body, size_t k, const struct ki
 static void emit_value(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit)
 {
     const struct kiln__step *step = step_at(body, i);
-    const char *base = body->form->reduced_walk == KILN__WALK_NONE ? "h" : "b";
+    const char *base = body->variant->reduced_mapping == KILN__AXIS_NONE ? "h" : "b";
     struct kiln__type_name type = kiln__emit_type(step->type, visit->width);
     struct kiln__emit own = *body->emit;
     own.letter = visit->letter;
@@ -326,7 +326,7 @@ static void store_value(const struct kiln__body *body, size_t k, unsigned width,
 void kiln__body_store(struct kiln__body *body, unsigned width, const char *p, const char *at)
 {
     const struct kiln__group *group = body->group;
-    if (body->form->stage == KILN__STAGE_PARTIAL) {
+    if (body->variant->stage == KILN__STAGE_PARTIAL) {
         kiln__body_store_totals(body, width, p);
         return;
     }

@@ -17,7 +17,7 @@
 struct kiln__body {
     const struct kiln__emit *emit;
     const struct kiln__group *group;
-    const struct kiln__form *form;
+    const struct kiln__variant *variant;
     struct kiln__text *text;
     struct kiln__nest nest;
     unsigned phase;

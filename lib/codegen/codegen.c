@@ -18,7 +18,7 @@ static void name_group(const struct kiln__plan *plan, const struct kiln__launch 
     const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
     uint8_t head[3] = {launch->source, (uint8_t)group->kind, (uint8_t)group->stores.count};
     kiln__text_add_bytes(name, head, sizeof head);
-    kiln__text_add_bytes(name, &launch->form, sizeof launch->form);
+    kiln__text_add_bytes(name, &launch->variant, sizeof launch->variant);
     kiln__text_add_bytes(name, group->steps.items, group->steps.count * sizeof *group->steps.items);
     for (size_t i = 0; i < group->stores.count; i++) {
         const struct kiln__store *store = &group->stores.items[i];
@@ -32,8 +32,8 @@ static void name_group(const struct kiln__plan *plan, const struct kiln__launch 
     kiln__nest_of(group, false, &nest);
     kiln__text_add_bytes(name, nest.full, group->steps.count * sizeof *nest.full);
     /* Which phases follow others is decided by limits, too, which are numbers. */
-    for (unsigned phase = 0; launch->form.together && phase < nest.phases; phase++) {
-        const uint8_t follows = kiln__nest_follows(group, &nest, phase);
+    for (unsigned phase = 0; launch->variant.online && phase < nest.phases; phase++) {
+        const uint8_t follows = kiln__nest_is_online(group, &nest, phase);
         kiln__text_add_bytes(name, &follows, sizeof follows);
     }
 }
@@ -43,8 +43,8 @@ void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch
 {
     if (launch->source == KILN__SOURCE_TEMPLATE)
         kiln__text_add(name, "%s %s", launch->file, launch->options);
-    if (launch->form.generic)
-        kiln__text_add_bytes(name, &launch->form, sizeof launch->form);
+    if (launch->variant.generic)
+        kiln__text_add_bytes(name, &launch->variant, sizeof launch->variant);
     else if (kiln__launch_has_text(launch))
         name_group(plan, launch, name);
 }
@@ -53,12 +53,12 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
                        bool checked, struct kiln__text *source)
 {
     struct kiln__text lines = {0};
-    bool generic = launch->form.generic;
+    bool generic = launch->variant.generic;
     struct kiln__emit emit = {
         .text = source,
         .plan = plan,
         .launch = launch,
-        .form = &launch->form,
+        .variant = &launch->variant,
         .brief = brief,
         .checked = checked,
         .group = &plan->fusion.groups.items[launch->group],
@@ -73,9 +73,9 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
         kiln__emit_generic(&emit);
     if (launch->source == KILN__SOURCE_NEST)
         kiln__emit_nest(&emit);
-    if (launch->form.operands)
+    if (launch->variant.operands)
         kiln__emit_operands(&emit);
-    if (launch->form.epilogue)
+    if (launch->variant.epilogue)
         kiln__emit_epilogue(&emit);
     if (lines.failed)
         source->failed = true;

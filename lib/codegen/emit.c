@@ -108,7 +108,7 @@ static void emit_parameter(const struct kiln__emit *emit, const struct kiln__arg
         [KILN__ARGUMENT_I64] = "long",
         [KILN__ARGUMENT_F32] = "float",
     };
-    const char *index = emit->form->wide ? "long" : "int";
+    const char *index = emit->variant->wide ? "long" : "int";
     if (argument->kind == KILN__ARGUMENT_MEMORY)
         kiln__text_add(emit->text, "global %s%s *%s%s", argument->constant ? "const " : "",
                        kiln__stored_type(argument->type), argument->restricted ? "restrict " : "",
@@ -135,7 +135,8 @@ void kiln__emit_parameters(const struct kiln__emit *emit)
     kiln__emit_check_parameters(emit);
 }
 
-void kiln__emit_part(const struct kiln__emit *emit, enum kiln__part part, bool declares)
+void kiln__emit_section(const struct kiln__emit *emit, enum kiln__argument_section part,
+                        bool declares)
 {
     for (size_t i = 0; i < emit->launch->arguments.count; i++) {
         const struct kiln__argument *argument = &emit->launch->arguments.items[i];
@@ -152,9 +153,9 @@ void kiln__emit_updated(const struct kiln__emit *emit)
 {
     kiln__emit_check_memories(emit);
     for (size_t k = 0; k < emit->group->accesses.count; k++) {
-        if (!emit->form->updates[k])
+        if (!emit->variant->updates[k])
             continue;
-        unsigned store = emit->form->updates[k] - 1u;
+        unsigned store = emit->variant->updates[k] - 1u;
         kiln__text_add(emit->text, "global const %s *x%zu = y%u;\n",
                        kiln__stored_type(kiln__emit_access_type(emit, k)), k, store);
         kiln__emit_check_alias(emit, k, store);
@@ -191,18 +192,18 @@ uint32_t kiln__emit_vector_dimension(const struct kiln__emit *emit)
 {
     if (emit->along)
         return emit->along - 1u;
-    uint8_t walk = emit->form->kept_walk;
-    bool kept = walk == KILN__WALK_VECTORS || walk == KILN__WALK_ITEM ||
-                (walk == KILN__WALK_COLUMNS && !emit->form->carried);
-    return kept ? emit->form->kept - 1u : emit->form->rank - 1u;
+    uint8_t walk = emit->variant->kept_mapping;
+    bool kept = walk == KILN__AXIS_VECTORS || walk == KILN__AXIS_ITEM ||
+                (walk == KILN__AXIS_COLUMNS && !emit->variant->carried);
+    return kept ? emit->variant->kept - 1u : emit->variant->rank - 1u;
 }
 
 struct kiln__elements kiln__emit_run(const struct kiln__emit *emit, kiln_type type, unsigned width,
                                      const char *pointer, const char *offset)
 {
-    enum kiln__fit fit = emit->form->aligned   ? KILN__FIT_ALIGNED
-                         : emit->form->chunked ? KILN__FIT_LOOSE
-                                               : KILN__FIT_SPREAD;
+    enum kiln__fit fit = emit->variant->aligned   ? KILN__FIT_ALIGNED
+                         : emit->variant->chunked ? KILN__FIT_LOOSE
+                                                  : KILN__FIT_SPREAD;
     return (struct kiln__elements){.type = type,
                                    .width = width,
                                    .fit = fit,
@@ -215,15 +216,15 @@ static void emit_load(const struct kiln__emit *emit, const struct kiln__step *st
                       const char *base, const char *at)
 {
     size_t k = step->index;
-    uint8_t along = emit->form->along[k];
+    uint8_t along = emit->variant->along[k];
     bool repeats = along == KILN__REPEATED;
     struct kiln__phrase pointer = kiln__phrase("x%zu", k), first = kiln__phrase("%s%zu", base, k);
     struct kiln__phrase run = kiln__phrase("%s + %s", first.text, at);
     struct kiln__phrase stride = kiln__phrase("s%zu_%u", k, kiln__emit_vector_dimension(emit));
     struct kiln__elements elements =
         kiln__emit_run(emit, step->type, repeats ? 1 : width, pointer.text, run.text);
-    if (along == KILN__ACROSS && (width > 1 || !emit->form->chunked)) {
-        kiln__text_add(emit->text, emit->form->chunked ? "t%zu[r]" : "t%zu[lane][r]", k);
+    if (along == KILN__ACROSS && (width > 1 || !emit->variant->chunked)) {
+        kiln__text_add(emit->text, emit->variant->chunked ? "t%zu[r]" : "t%zu[lane][r]", k);
         return;
     }
     if (repeats)

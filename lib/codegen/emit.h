@@ -19,11 +19,11 @@ struct kiln__emit {
     const struct kiln__plan *plan;
     const struct kiln__group *group;
     const struct kiln__launch *launch;
-    const struct kiln__form *form; /* the launch's */
-    bool brief;                    /* for reading: library texts are named, not put in */
-    bool checked;                  /* every index into memory is looked at */
-    uint8_t along;                 /* of a product's operand: 1 + the stride that vectors run by */
-    char letter; /* of values; 0: v. A second body beside the first has w, a row's values r */
+    const struct kiln__variant *variant; /* the launch's */
+    bool brief;                          /* for reading: library texts are named, not put in */
+    bool checked;                        /* every index into memory is looked at */
+    uint8_t along; /* of a product's operand: 1 + the stride that vectors run by */
+    char letter;   /* of values; 0: v. A second body beside the first has w, a row's values r */
 };
 
 /* Pragmas, macros and functions that the group's operations need. */
@@ -45,7 +45,8 @@ void kiln__emit_parameters(const struct kiln__emit *emit);
 
 /* Those of a part of a template's text, on one line and with a comma before each: as parameters, or
  * as arguments. */
-void kiln__emit_part(const struct kiln__emit *emit, enum kiln__part part, bool declares);
+void kiln__emit_section(const struct kiln__emit *emit, enum kiln__argument_section part,
+                        bool declares);
 
 /* Accesses whose memory is a store's come by that pointer: two restricted ones must not overlap. */
 void kiln__emit_updated(const struct kiln__emit *emit);

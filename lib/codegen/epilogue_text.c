@@ -21,7 +21,7 @@ static void emit_stores(const struct kiln__emit *emit, unsigned width)
         struct kiln__phrase offset = kiln__phrase("q%zu + line * epilogue_n + column", k);
         struct kiln__elements elements =
             kiln__emit_run(emit, kiln__emit_store_type(emit, k), width, pointer.text, offset.text);
-        if (k + 1 != emit->form->result)
+        if (k + 1 != emit->variant->result)
             kiln__emit_store(emit->text, &elements, kiln__phrase("v%u", store->step).text, false);
     }
 }
@@ -29,7 +29,7 @@ static void emit_stores(const struct kiln__emit *emit, unsigned width)
 static void emit_function(const struct kiln__emit *emit, const char *name, unsigned width)
 {
     const struct kiln__group *group = emit->group;
-    uint32_t kept = emit->form->kept;
+    uint32_t kept = emit->variant->kept;
     struct kiln__type_name type = kiln__emit_type(KILN_F32, width);
     kiln__text_add(emit->text,
                    "static inline __attribute__((always_inline)) %s\n"
@@ -46,7 +46,7 @@ static void emit_function(const struct kiln__emit *emit, const char *name, unsig
                        kiln__emit_dot(k, 0, kept).text);
     kiln__emit_steps(emit, group->reduced_step, (unsigned)group->steps.count, width, "b", "column");
     emit_stores(emit, width);
-    unsigned result = emit->form->result;
+    unsigned result = emit->variant->result;
     kiln__text_add(emit->text, "    return v%u;\n}\n",
                    result ? group->stores.items[result - 1].step : group->reduced_step);
 }
@@ -54,11 +54,11 @@ static void emit_function(const struct kiln__emit *emit, const char *name, unsig
 void kiln__emit_epilogue(const struct kiln__emit *emit)
 {
     kiln__text_add(emit->text, "#define EPILOGUE_PARAMETERS ");
-    kiln__emit_part(emit, KILN__PART_GROUP, true);
+    kiln__emit_section(emit, KILN__SECTION_GROUP, true);
     kiln__text_add(emit->text, "#define EPILOGUE_ARGUMENTS ");
-    kiln__emit_part(emit, KILN__PART_GROUP, false);
+    kiln__emit_section(emit, KILN__SECTION_GROUP, false);
     emit_function(emit, "epilogue_element", 1);
-    emit_function(emit, "epilogue_vector", emit->form->vector);
+    emit_function(emit, "epilogue_vector", emit->variant->vector);
     kiln__text_add(emit->text,
                    "#define EPILOGUE(value, batch, row, column) \\\n"
                    "    epilogue_element(value, batch, row, column EPILOGUE_ARGUMENTS)\n"

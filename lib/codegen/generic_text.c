@@ -25,7 +25,8 @@ static struct kiln__phrase to_cell(kiln_type type, const char *value)
                         value);
 }
 
-static void declare(const struct kiln__emit *emit, kiln_type type, char name, char cell)
+static void generic_text_declare(const struct kiln__emit *emit, kiln_type type, char name,
+                                 char cell)
 {
     kiln__text_add(emit->text, "const %s %c = %s;\n", kiln__emit_type(type, 1).text, name,
                    from_cell(type, (char[]){cell, 0}).text);
@@ -39,7 +40,8 @@ static void emit_apply(const struct kiln__emit *emit, unsigned op, kiln_type typ
     kiln_type result = kiln__types_result(row->types, type);
     kiln__text_add(emit->text, "case %u: {\n", KILN__GENERIC_KEY(op, type));
     for (unsigned k = 0; k < row->arity; k++)
-        declare(emit, kiln__types_operand(row->types, k, type), (char)('a' + k), (char)('p' + k));
+        generic_text_declare(emit, kiln__types_operand(row->types, k, type), (char)('a' + k),
+                             (char)('p' + k));
     kiln__text_add(emit->text, "const %s y = ", kiln__emit_type(result, 1).text);
     kiln__emit_expression(emit, row->device, "a", row->arity > 1 ? "b" : NULL,
                           row->arity > 2 ? "c" : NULL, type, 1);
@@ -62,7 +64,7 @@ static void emit_conversion(const struct kiln__emit *emit, kiln_type from, kiln_
                             bool saturates)
 {
     kiln__text_add(emit->text, "case %d: {\n", KILN__GENERIC_CONVERT(to, from, saturates));
-    declare(emit, from, 'a', 'p');
+    generic_text_declare(emit, from, 'a', 'p');
     kiln__text_add(emit->text, "const %s y = ", kiln__emit_type(to, 1).text);
     kiln__emit_convert(emit->text, from, to, 1, "a", saturates);
     kiln__text_add(emit->text, ";\nreturn %s;\n}\n", to_cell(to, "y").text);
@@ -100,7 +102,7 @@ static void emit_store(const struct kiln__emit *emit, kiln_type type)
     struct kiln__elements elements = {
         .type = type, .width = 1, .fit = KILN__FIT_LOOSE, .pointer = pointer.text, .offset = "at"};
     kiln__text_add(emit->text, "case %d: {\n", (int)type);
-    declare(emit, type, 'a', 'p');
+    generic_text_declare(emit, type, 'a', 'p');
     kiln__emit_store(emit->text, &elements, "a", false);
     kiln__text_add(emit->text, "break;\n}\n");
 }
@@ -129,8 +131,8 @@ static void emit_combine(const struct kiln__emit *emit, unsigned op, kiln_type t
 {
     const struct kiln__reduce_row *row = &kiln__reduce_rows[op];
     kiln__text_add(emit->text, "case %u: {\n", KILN__GENERIC_KEY(op, type));
-    declare(emit, type, 'a', 'p');
-    declare(emit, type, 'b', 'q');
+    generic_text_declare(emit, type, 'a', 'p');
+    generic_text_declare(emit, type, 'b', 'q');
     kiln__text_add(emit->text,
                    "const %s y = ", row->indexed ? "bool" : kiln__emit_type(type, 1).text);
     kiln__emit_expression(emit, row->combine, "a", "b", NULL, type, 1);
@@ -142,7 +144,7 @@ static void emit_finish(const struct kiln__emit *emit, unsigned op, kiln_type ty
 {
     struct kiln__phrase count = kiln__phrase("((%s)(count))", kiln__emit_type(type, 1).text);
     kiln__text_add(emit->text, "case %u: {\n", KILN__GENERIC_KEY(op, type));
-    declare(emit, type, 'a', 'p');
+    generic_text_declare(emit, type, 'a', 'p');
     kiln__text_add(emit->text, "const %s y = ", kiln__emit_type(type, 1).text);
     kiln__emit_expression(emit, kiln__reduce_rows[op].finish, "a", NULL, count.text, type, 1);
     kiln__text_add(emit->text, ";\nreturn %s;\n}\n", to_cell(type, "y").text);

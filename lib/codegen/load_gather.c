@@ -10,9 +10,10 @@ static bool is_uniform(const struct kiln__emit *emit, unsigned index)
     bool uniform[KILN__MOST_STEPS];
     for (unsigned i = 0; i <= index; i++) {
         const struct kiln__step *step = &emit->group->steps.items[i];
-        uniform[i] = step->kind != KILN__STEP_REDUCED && step->kind != KILN__STEP_PRODUCT &&
-                     step->kind != KILN__STEP_SCANNED &&
-                     (!kiln__step_reads(step) || emit->form->along[step->index] == KILN__REPEATED);
+        uniform[i] =
+            step->kind != KILN__STEP_REDUCED && step->kind != KILN__STEP_PRODUCT &&
+            step->kind != KILN__STEP_SCANNED &&
+            (!kiln__step_reads(step) || emit->variant->along[step->index] == KILN__REPEATED);
         for (unsigned k = 0; k < step->n_args; k++)
             uniform[i] = uniform[i] && uniform[step->args[k]];
     }
@@ -23,7 +24,7 @@ static bool is_uniform(const struct kiln__emit *emit, unsigned index)
 static struct kiln__phrase position_of(const struct kiln__emit *emit, size_t k, const char *base,
                                        const char *at, unsigned lane)
 {
-    uint8_t along = emit->form->along[k];
+    uint8_t along = emit->variant->along[k];
     return along == KILN__REPEATED  ? kiln__phrase("%s%zu", base, k)
            : along == KILN__STRIDED ? kiln__phrase("%s%zu + (%s + %u) * s%zu_%u", base, k, at, lane,
                                                    k, kiln__emit_vector_dimension(emit))
@@ -36,7 +37,7 @@ void kiln__emit_number(const struct kiln__emit *emit, const struct kiln__step *s
                        const char *base, const char *at)
 {
     size_t k = step->index;
-    uint8_t along = emit->form->along[k];
+    uint8_t along = emit->variant->along[k];
     struct kiln__type_name type = kiln__emit_type(KILN_I32, width);
     kiln__text_add(emit->text, "(%s)((int)(%s))", type.text,
                    position_of(emit, k, base, at, 0).text);
@@ -83,7 +84,7 @@ void kiln__emit_gathered(const struct kiln__emit *emit, const struct kiln__step 
 {
     const struct kiln__type_name type = kiln__emit_type(step->type, width);
     const struct kiln__value_name where = kiln__emit_value(emit, step->args[0]);
-    uint8_t along = emit->form->along[step->index];
+    uint8_t along = emit->variant->along[step->index];
     bool uniform = width > 1 && along != KILN__STRIDED && is_uniform(emit, step->args[0]);
     if (width == 1 || (uniform && along != KILN__REPEATED)) {
         emit_element(emit, step, width, kiln__phrase(width > 1 ? "%s.s0" : "%s", where.text).text,

@@ -6,7 +6,7 @@
 
 typedef void walk(struct kiln__body *body);
 
-static void reduce(struct kiln__body *body);
+static void loops_reduce(struct kiln__body *body);
 
 /* "for (; i + 16 <= count; i += 16) {" */
 static void open_strip(const struct kiln__body *body, unsigned elements, const char *count)
@@ -67,11 +67,11 @@ static void emit_tree(const struct kiln__body *body)
 {
     if (kiln__body_reduction(body, 0) == body->group->steps.count)
         return;
-    if (body->form->shuffles) {
+    if (body->variant->shuffles) {
         emit_shuffled_tree(body);
         return;
     }
-    const bool columns = body->form->kept_walk == KILN__WALK_COLUMNS;
+    const bool columns = body->variant->kept_mapping == KILN__AXIS_COLUMNS;
     kiln__body_totals(body, 1, "scratch_@[item] = @;\n");
     kiln__text_add(body->text, "barrier(CLK_LOCAL_MEM_FENCE);\n"
                                "for (int other = (int)lanes / 2; other; other /= 2) {\n"
@@ -90,14 +90,14 @@ static void emit_phases(struct kiln__body *body)
     for (unsigned phase = 0; phase < body->nest.phases; phase++) {
         kiln__body_turn(body, phase);
         kiln__body_values(body, 1, "0");
-        if (kiln__follow_applies(body, phase)) {
-            kiln__follow_end(body);
+        if (kiln__online_applies(body, phase)) {
+            kiln__online_end(body);
         } else {
             kiln__body_totals(body, 1, KILN__START);
-            kiln__follow_totals(body);
-            reduce(body);
+            kiln__online_totals(body);
+            loops_reduce(body);
         }
-        if (kiln__walk_shares(body->form->kept_walk))
+        if (kiln__axis_shares(body->variant->kept_mapping))
             emit_tree(body);
         kiln__body_finish(body, 1);
     }
@@ -130,7 +130,8 @@ static void close_long(const struct kiln__body *body, const char *at, const char
 static void reduce_each(struct kiln__body *body)
 {
     struct kiln__phrase r = kiln__body_in_order(body, "r", 1, "to");
-    bool carries = kiln__body_carries(body), shares = kiln__walk_shares(body->form->kept_walk);
+    bool carries = kiln__body_carries(body),
+         shares = kiln__axis_shares(body->variant->kept_mapping);
     kiln__text_add(body->text, carries ? "{\n" : "");
     kiln__body_sums(body, 1, KILN__START);
     const bool adds = shares && !carries && kiln__body_adds(body);
@@ -161,7 +162,7 @@ static void emit_unrolled(const struct kiln__body *body, unsigned unroll, const 
                           const char *apart)
 {
     for (unsigned u = 0; u < unroll; u++) {
-        unsigned width = body->form->vector;
+        unsigned width = body->variant->vector;
         struct kiln__phrase place = kiln__phrase(u ? "(%s + %s * %u)" : "%s", i, apart, u);
         struct kiln__phrase at = kiln__body_in_order(body, place.text, width, "count");
         kiln__text_add(body->text, "{\n");
@@ -174,14 +175,14 @@ static void emit_unrolled(const struct kiln__body *body, unsigned unroll, const 
  * own. */
 static void emit_parts(const struct kiln__body *body, unsigned unroll)
 {
-    unsigned width = body->form->vector;
+    unsigned width = body->variant->vector;
     kiln__text_add(body->text,
                    "const bool apart = count >= %d;\n"
                    "const idx whole = count / %u * %u, part = whole / %u;\n"
                    "const idx between = apart ? part : %u, step = apart ? %u : %u;\n"
                    "const idx end = apart ? part : whole;\n",
-                   1 << body->form->apart, unroll * width, unroll * width, unroll, width, width,
-                   unroll * width);
+                   1 << body->variant->partials, unroll * width, unroll * width, unroll, width,
+                   width, unroll * width);
     const bool adds = kiln__body_adds(body);
     if (adds)
         kiln__text_add(body->text,
@@ -193,7 +194,7 @@ static void emit_parts(const struct kiln__body *body, unsigned unroll)
     close(body);
     if (adds) {
         kiln__text_add(body->text, "if (i >= end)\nbreak;\n");
-        kiln__body_pass_on(body, body->form->vector, unroll);
+        kiln__body_pass_on(body, body->variant->vector, unroll);
         close(body);
     }
     kiln__text_add(body->text, "i = whole;\n");
@@ -202,19 +203,19 @@ static void emit_parts(const struct kiln__body *body, unsigned unroll)
 static void begin_vectors(struct kiln__body *body, unsigned count)
 {
     kiln__body_accumulators(body, count);
-    kiln__follow_accumulators(body, count);
+    kiln__online_accumulators(body, count);
 }
 
 static void end_vectors(struct kiln__body *body, unsigned count)
 {
     kiln__body_fold(body, count);
-    kiln__follow_fold(body, count);
+    kiln__online_fold(body, count);
 }
 
 /* The vectors of a run before `end`. */
 static void emit_vectors(const struct kiln__body *body, unsigned unroll, const char *end)
 {
-    unsigned width = body->form->vector;
+    unsigned width = body->variant->vector;
     struct kiln__phrase apart = kiln__phrase("%u", width);
     for (unsigned u = unroll;; u = 1) {
         open_strip(body, width * u, end);
@@ -228,7 +229,7 @@ static void emit_vectors(const struct kiln__body *body, unsigned unroll, const c
 /* The same in parts, after each of which the accumulators go on. */
 static void emit_long(const struct kiln__body *body, unsigned unroll)
 {
-    unsigned width = body->form->vector, visit = unroll * width;
+    unsigned width = body->variant->vector, visit = unroll * width;
     struct kiln__phrase apart = kiln__phrase("%u", width);
     kiln__text_add(body->text, "for (;;) {\nconst idx stop = min(i + %u, count);\n",
                    KILN__IN_ONE * visit);
@@ -255,33 +256,33 @@ static void emit_singles(const struct kiln__body *body)
 /* The two side by side: one waits for memory while the other computes. */
 static void emit_ahead(struct kiln__body *body, unsigned unroll)
 {
-    unsigned width = body->form->vector;
+    unsigned width = body->variant->vector;
     struct kiln__phrase apart = kiln__phrase("%u", width), ahead = kiln__phrase("(i + %d)", AHEAD);
     kiln__text_add(body->text, "const idx whole = count / %u * %u, lead = min((idx)%d, whole);\n",
                    width, width, AHEAD);
     emit_vectors(body, unroll, "lead");
     kiln__text_add(body->text, "i = 0;\nwhile (i + %d <= whole) {\n", 2 * AHEAD);
-    kiln__follow_tops(body, width, unroll);
+    kiln__online_rescale(body, width, unroll);
     kiln__text_add(body->text, "for (const idx end = i + %d; i < end; i += %u) {\n", AHEAD,
                    unroll * width);
-    kiln__follow_turn(body);
+    kiln__online_turn(body);
     emit_unrolled(body, unroll, "i", apart.text);
-    kiln__follow_turn_back(body);
+    kiln__online_turn_back(body);
     emit_unrolled(body, unroll, ahead.text, apart.text);
     kiln__text_add(body->text, "}\n}\nconst idx rest = i;\ni += lead;\n");
     emit_vectors(body, unroll, "whole");
-    kiln__follow_tops(body, width, unroll);
+    kiln__online_rescale(body, width, unroll);
     kiln__text_add(body->text, "i = rest;\n");
-    kiln__follow_turn(body);
+    kiln__online_turn(body);
     emit_vectors(body, unroll, "whole");
-    kiln__follow_turn_back(body);
+    kiln__online_turn_back(body);
     kiln__text_add(body->text, "{\n");
     emit_singles(body);
-    kiln__follow_tops(body, 1, 0);
+    kiln__online_rescale(body, 1, 0);
     kiln__text_add(body->text, "i = whole;\n");
-    kiln__follow_turn(body);
+    kiln__online_turn(body);
     emit_singles(body);
-    kiln__follow_turn_back(body);
+    kiln__online_turn_back(body);
     kiln__text_add(body->text, "}\n");
 }
 
@@ -289,21 +290,21 @@ static void emit_ahead(struct kiln__body *body, unsigned unroll)
 static void reduce_vectors(struct kiln__body *body)
 {
     unsigned unroll = kiln__body_unroll(body);
-    bool parts = unroll > 1 && body->form->apart > 0;
-    uint32_t inner = body->form->rank - 1u;
+    bool parts = unroll > 1 && body->variant->partials > 0;
+    uint32_t inner = body->variant->rank - 1u;
     kiln__text_add(body->text, "{\n");
     kiln__body_sums(body, 1, KILN__START);
     kiln__body_sums(body, 1, "$ @_lost = 0;\n");
     begin_vectors(body, unroll);
     const bool adds = kiln__body_adds(body) && !kiln__body_carries(body) &&
-                      !kiln__follow_applies(body, body->phase + 1);
+                      !kiln__online_applies(body, body->phase + 1);
     if (adds)
-        kiln__body_long_totals(body, body->form->vector);
+        kiln__body_long_totals(body, body->variant->vector);
     kiln__text_add(body->text, "for (idx r = from; r < to;) {\n");
-    emit_count(body, inner, inner > body->form->kept, "r", "to");
+    emit_count(body, inner, inner > body->variant->kept, "r", "to");
     kiln__body_reduced_bases(body, "r");
     kiln__text_add(body->text, "idx i = 0;\n");
-    if (kiln__follow_applies(body, body->phase + 1)) {
+    if (kiln__online_applies(body, body->phase + 1)) {
         emit_ahead(body, unroll);
     } else {
         if (parts)
@@ -316,7 +317,7 @@ static void reduce_vectors(struct kiln__body *body)
     }
     kiln__text_add(body->text, "r += count;\n}\n");
     if (adds)
-        kiln__body_take_back(body, body->form->vector, unroll);
+        kiln__body_take_back(body, body->variant->vector, unroll);
     end_vectors(body, unroll);
     close(body);
 }
@@ -341,10 +342,10 @@ static void emit_lanes(struct kiln__body *body, unsigned unroll, unsigned width,
     kiln__text_add(body->text, "for (; r + lanes * %u + %u <= to; r += lanes * %u) {\n",
                    (unroll - 1) * width, width, unroll * width);
     emit_apart(body, unroll, width, into);
-    kiln__follow_tops(body, width, into == KILN__TOTALS ? 0 : most);
-    if (kiln__follow_turn(body)) {
+    kiln__online_rescale(body, width, into == KILN__TOTALS ? 0 : most);
+    if (kiln__online_turn(body)) {
         emit_apart(body, unroll, width, into);
-        kiln__follow_turn_back(body);
+        kiln__online_turn_back(body);
     }
     close(body);
 }
@@ -361,14 +362,14 @@ static void emit_long_lanes(struct kiln__body *body)
 /* Every lane has part in each piece, for the barriers' sake. */
 static void carry_lanes(struct kiln__body *body)
 {
-    bool vectors = body->form->vector > 1, partial = body->form->stage == KILN__STAGE_PARTIAL;
+    bool vectors = body->variant->vector > 1, partial = body->variant->stage == KILN__STAGE_PARTIAL;
     kiln__text_add(body->text, partial ? "" : "{\n"); /* else the totals are still to be stored */
     kiln__body_sums(body, 1, KILN__START "$ @_lost = 0;\n");
     kiln__body_reduced_bases(body, "0");
     if (vectors)
         kiln__body_accumulators(body, 1);
     kiln__text_add(body->text, kiln__body_shared(body) ? "int side = 0;\n" : "");
-    if (body->form->stage == KILN__STAGE_BEHIND)
+    if (body->variant->stage == KILN__STAGE_BEHIND)
         kiln__body_segments(body);
     kiln__body_pieces(body);
     if (vectors)
@@ -382,7 +383,7 @@ static void carry_lanes(struct kiln__body *body)
 
 static void reduce_lanes(struct kiln__body *body)
 {
-    unsigned width = body->form->vector, unroll = kiln__body_unroll(body);
+    unsigned width = body->variant->vector, unroll = kiln__body_unroll(body);
     if (kiln__body_carries(body)) {
         carry_lanes(body);
         return;
@@ -395,10 +396,10 @@ static void reduce_lanes(struct kiln__body *body)
         emit_lanes(body, 1, width, 0, unroll);
         end_vectors(body, unroll);
         kiln__text_add(body->text, "r = from + (to - from) / %u * %u + lane;\n", width, width);
-    } else if (kiln__follow_applies(body, body->phase + 1)) {
+    } else if (kiln__online_applies(body, body->phase + 1)) {
         emit_lanes(body, TOGETHER, 1, KILN__TOTALS, 0);
     }
-    if (width == 1 && kiln__body_adds(body) && !kiln__follow_applies(body, body->phase + 1))
+    if (width == 1 && kiln__body_adds(body) && !kiln__online_applies(body, body->phase + 1))
         emit_long_lanes(body);
     else
         emit_lanes(body, 1, 1, KILN__TOTALS, 0);
@@ -408,11 +409,11 @@ static void reduce_lanes(struct kiln__body *body)
 /* All vectors of a lane, which it keeps from phase to phase. */
 static void reduce_held(struct kiln__body *body)
 {
-    unsigned width = body->form->vector, unroll = kiln__body_unroll(body);
-    unroll = unroll < body->form->held ? unroll : body->form->held;
+    unsigned width = body->variant->vector, unroll = kiln__body_unroll(body);
+    unroll = unroll < body->variant->held ? unroll : body->variant->held;
     kiln__text_add(body->text, "{\n");
     kiln__body_accumulators(body, unroll);
-    for (body->slot = 0; body->slot < body->form->held; body->slot++) {
+    for (body->slot = 0; body->slot < body->variant->held; body->slot++) {
         struct kiln__phrase r = kiln__phrase("at%u", body->slot);
         kiln__text_add(body->text, "if (in%u) {\n", body->slot);
         kiln__body_reduced_bases(body, r.text);
@@ -425,7 +426,7 @@ static void reduce_held(struct kiln__body *body)
 
 static void reduce_partials(struct kiln__body *body)
 {
-    const bool shares = body->form->kept_walk == KILN__WALK_LANES;
+    const bool shares = body->variant->kept_mapping == KILN__AXIS_LANES;
     const bool adds = shares && kiln__body_adds(body);
     if (adds)
         open_long(body, "s", "live ? lane : segments", "segments", "lanes");
@@ -440,14 +441,14 @@ static void reduce_partials(struct kiln__body *body)
         close_long(body, "s", "segments");
 }
 
-static void reduce(struct kiln__body *body)
+static void loops_reduce(struct kiln__body *body)
 {
     static walk *const walks[] = {
-        [KILN__WALK_EACH] = reduce_each,         [KILN__WALK_VECTORS] = reduce_vectors,
-        [KILN__WALK_LANES] = reduce_lanes,       [KILN__WALK_HELD] = reduce_held,
-        [KILN__WALK_PARTIALS] = reduce_partials,
+        [KILN__AXIS_EACH] = reduce_each,         [KILN__AXIS_VECTORS] = reduce_vectors,
+        [KILN__AXIS_LANES] = reduce_lanes,       [KILN__AXIS_HELD] = reduce_held,
+        [KILN__AXIS_PARTIALS] = reduce_partials,
     };
-    walks[body->form->reduced_walk](body);
+    walks[body->variant->reduced_mapping](body);
 }
 
 /* ---- the kept axis: what a work-item, or several that share one, has of it ---- */
@@ -463,7 +464,7 @@ static void open_chunk(const struct kiln__body *body, const char *step)
 static void keep_each(struct kiln__body *body)
 {
     open_chunk(body, " p++");
-    kiln__body_bases(body, body->form->kept);
+    kiln__body_bases(body, body->variant->kept);
     emit_phases(body);
     kiln__body_store(body, 1, "p", "0");
     close(body);
@@ -473,11 +474,11 @@ static void keep_each(struct kiln__body *body)
  * needs them to start at a cache line, or at a multiple of their size. */
 static void emit_run(const struct kiln__body *body)
 {
-    unsigned width = body->form->vector;
+    unsigned width = body->variant->vector;
     struct kiln__phrase next = kiln__phrase("(i + %u)", width);
     struct kiln__visit pair[] = {{.width = width, .at = "i"},
                                  {.width = width, .at = next.text, .letter = 'w'}};
-    if (body->form->streams) {
+    if (body->variant->streams) {
         unsigned bytes = width * (unsigned)kiln_type_size(kiln__emit_store_type(body->emit, 0));
         unsigned line = bytes > KILN__LINE ? bytes : KILN__LINE;
         kiln__text_add(body->text,
@@ -486,10 +487,10 @@ static void emit_run(const struct kiln__body *body)
                        line, line - 1, line);
     }
     kiln__text_add(body->text, "idx i = 0, stop = %s;\nfor (;;) {\nfor (; i < stop; i++) {\n",
-                   body->form->streams ? "min(head, count)" : "0");
+                   body->variant->streams ? "min(head, count)" : "0");
     kiln__body_element(body, 1, "i", "", 0);
     kiln__text_add(body->text, "}\nif (i == count)\nbreak;\n");
-    for (unsigned count = body->form->pairs ? 2 : 1; count > 0; count--) {
+    for (unsigned count = body->variant->pairs ? 2 : 1; count > 0; count--) {
         open_strip(body, count * width, "count");
         kiln__body_elements(body, pair, count);
         close(body);
@@ -499,15 +500,15 @@ static void emit_run(const struct kiln__body *body)
 
 static void keep_vectors(struct kiln__body *body)
 {
-    uint32_t inner = body->form->kept - 1u;
-    if (body->form->reduced_walk == KILN__WALK_BLOCKS)
+    uint32_t inner = body->variant->kept - 1u;
+    if (body->variant->reduced_mapping == KILN__AXIS_BLOCKS)
         kiln__emit_strip_totals(body);
     open_chunk(body, "");
     emit_count(body, inner, inner > 0, "p", "last");
-    kiln__body_bases(body, body->form->kept);
-    if (body->form->reduced_walk == KILN__WALK_BLOCKS)
+    kiln__body_bases(body, body->variant->kept);
+    if (body->variant->reduced_mapping == KILN__AXIS_BLOCKS)
         kiln__emit_strips(body);
-    else if (body->form->reduced_walk == KILN__WALK_EACH)
+    else if (body->variant->reduced_mapping == KILN__AXIS_EACH)
         kiln__emit_columns(body);
     else
         emit_run(body);
@@ -517,7 +518,7 @@ static void keep_vectors(struct kiln__body *body)
 /* Two vectors of a work-item, one for each item of its group between them. */
 static void keep_pair(struct kiln__body *body)
 {
-    unsigned width = body->form->vector, items = 1u << body->form->work_group;
+    unsigned width = body->variant->vector, items = 1u << body->variant->work_group;
     kiln__text_add(body->text,
                    "const idx first = ((idx)get_group_id(0) * %u + get_local_id(0)) * %u;\n"
                    "const idx last = min(n, first + %u);\n"
@@ -525,13 +526,13 @@ static void keep_pair(struct kiln__body *body)
                    2 * items, width, (items + 1) * width, (items + 1) * width);
     for (unsigned u = 0; u < 2; u++) {
         kiln__text_add(body->text, "{\nconst idx p = first + %u;\n", u * items * width);
-        kiln__body_bases(body, body->form->kept);
+        kiln__body_bases(body, body->variant->kept);
         kiln__body_element(body, width, "0", "", 0);
         close(body);
     }
     kiln__text_add(body->text, "return;\n}\nfor (idx p = first; p < last; p += %u) {\n",
                    items * width);
-    kiln__body_bases(body, body->form->kept);
+    kiln__body_bases(body, body->variant->kept);
     kiln__text_add(body->text, "for (idx i = 0; i < min((idx)%u, n - p); i++) {\n", width);
     kiln__body_element(body, 1, "i", "", 0);
     kiln__text_add(body->text, "}\n}\n");
@@ -539,15 +540,15 @@ static void keep_pair(struct kiln__body *body)
 
 static void keep_item(struct kiln__body *body)
 {
-    unsigned width = body->form->vector;
-    if (body->form->pairs) {
+    unsigned width = body->variant->vector;
+    if (body->variant->pairs) {
         keep_pair(body);
         return;
     }
     kiln__text_add(body->text, "const idx p = (idx)get_global_id(0) * %u;\nif (p >= n)\nreturn;\n",
                    width);
-    kiln__body_bases(body, body->form->kept);
-    if (body->form->reduced_walk != KILN__WALK_NONE) {
+    kiln__body_bases(body, body->variant->kept);
+    if (body->variant->reduced_mapping != KILN__AXIS_NONE) {
         emit_phases(body);
         kiln__body_store(body, 1, "p", "0");
         return;
@@ -565,11 +566,11 @@ static void keep_item(struct kiln__body *body)
 /* Where a lane's held vectors are in the row: at<u>, and whether they are. */
 static void emit_held(struct kiln__body *body)
 {
-    for (unsigned u = 0; u < body->form->held; u++)
+    for (unsigned u = 0; u < body->variant->held; u++)
         kiln__text_add(body->text,
                        "const idx at%u = (lane + lanes * %u) * %u;\n"
                        "const bool in%u = live && at%u < to;\n",
-                       u, u, body->form->vector, u, u);
+                       u, u, body->variant->vector, u, u);
     kiln__body_hold(body);
 }
 
@@ -579,27 +580,27 @@ static void keep_lanes(struct kiln__body *body)
 {
     unsigned shared = kiln__body_shared(body);
     struct kiln__phrase scratch = kiln__phrase("local $ scratch_@[%u];\n", shared);
-    if (body->form->shuffles)
+    if (body->variant->shuffles)
         kiln__text_add(body->text, "enum { lanes = %u };\n", kiln__body_shuffled(body));
     for (unsigned phase = 0; phase < body->nest.phases && shared; phase++) {
         kiln__body_turn(body, phase);
         kiln__body_totals(body, 1, scratch.text);
     }
     kiln__body_lanes_memory(body);
-    if (body->form->kept_walk == KILN__WALK_COLUMNS)
+    if (body->variant->kept_mapping == KILN__AXIS_COLUMNS)
         kiln__text_add(body->text,
                        "const int item = get_local_id(0), beside = %u / (int)lanes;\n"
                        "const int lane = item / beside;\n"
                        "const idx place = (idx)get_group_id(0) * beside + item %% beside;\n"
                        "const idx p = min(place, n - 1);\n",
-                       1u << body->form->work_group);
+                       1u << body->variant->work_group);
     else
         kiln__text_add(body->text,
                        "const int item = get_local_id(0), lane = item & ((int)lanes - 1);\n"
                        "const idx place = (idx)get_global_id(0) / lanes, p = min(place, n - 1);\n");
     kiln__text_add(body->text, "const bool live = place < n;\n");
-    kiln__body_bases(body, body->form->kept);
-    if (body->form->reduced_walk == KILN__WALK_HELD)
+    kiln__body_bases(body, body->variant->kept);
+    if (body->variant->reduced_mapping == KILN__AXIS_HELD)
         emit_held(body);
     emit_phases(body);
     kiln__text_add(body->text, "if (live && lane == 0) {\n");
@@ -613,11 +614,11 @@ static void keep_lanes(struct kiln__body *body)
 static void emit_signature(const struct kiln__body *body)
 {
     const struct kiln__launch *launch = body->emit->launch;
-    bool shares = body->form->reduced_walk != KILN__WALK_NONE || body->form->across;
+    bool shares = body->variant->reduced_mapping != KILN__AXIS_NONE || body->variant->across;
     kiln__text_add(body->text, "kernel ");
-    if (body->form->chunked || shares)
+    if (body->variant->chunked || shares)
         kiln__text_add(body->text, "__attribute__((reqd_work_group_size(%u, 1, 1)))\n",
-                       body->form->chunked ? 1 : 1u << body->form->work_group);
+                       body->variant->chunked ? 1 : 1u << body->variant->work_group);
     kiln__text_add(body->text, "void %s(", launch->kernel);
     kiln__emit_parameters(body->emit);
     kiln__text_add(body->text, ")\n{\n");
@@ -626,11 +627,11 @@ static void emit_signature(const struct kiln__body *body)
 /* The part of the reduced axis that the kernel has to do with. */
 static void emit_range(const struct kiln__body *body)
 {
-    if (body->form->reduced_walk == KILN__WALK_NONE ||
-        body->form->reduced_walk == KILN__WALK_PARTIALS)
+    if (body->variant->reduced_mapping == KILN__AXIS_NONE ||
+        body->variant->reduced_mapping == KILN__AXIS_PARTIALS)
         return;
     kiln__text_add(body->text,
-                   kiln__stage_of_segments(body->form->stage)
+                   kiln__stage_of_segments(body->variant->stage)
                        ? "const idx segment = get_global_id(1), from = segment * length;\n"
                          "const idx to = min(from + length, reduced);\n"
                        : "const idx from = 0, to = reduced;\n");
@@ -639,17 +640,17 @@ static void emit_range(const struct kiln__body *body)
 void kiln__emit_nest(const struct kiln__emit *emit)
 {
     static walk *const walks[] = {
-        [KILN__WALK_EACH] = keep_each,         [KILN__WALK_VECTORS] = keep_vectors,
-        [KILN__WALK_TILES] = kiln__emit_tiles, [KILN__WALK_ITEM] = keep_item,
-        [KILN__WALK_LANES] = keep_lanes,       [KILN__WALK_COLUMNS] = keep_lanes,
+        [KILN__AXIS_EACH] = keep_each,         [KILN__AXIS_VECTORS] = keep_vectors,
+        [KILN__AXIS_TILES] = kiln__emit_tiles, [KILN__AXIS_ITEM] = keep_item,
+        [KILN__AXIS_LANES] = keep_lanes,       [KILN__AXIS_COLUMNS] = keep_lanes,
     };
     struct kiln__body body;
     kiln__body_begin(&body, emit);
-    if (emit->form->kept_walk == KILN__WALK_TILES && emit->form->chunked)
+    if (emit->variant->kept_mapping == KILN__AXIS_TILES && emit->variant->chunked)
         kiln__emit_turns(emit);
     emit_signature(&body);
     kiln__emit_updated(emit);
     emit_range(&body);
-    walks[emit->form->kept_walk](&body);
+    walks[emit->variant->kept_mapping](&body);
     close(&body);
 }

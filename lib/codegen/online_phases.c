@@ -3,20 +3,20 @@
  * maximum grows. */
 #include "codegen/online_phases.h"
 
-bool kiln__follow_applies(const struct kiln__body *body, unsigned phase)
+bool kiln__online_applies(const struct kiln__body *body, unsigned phase)
 {
-    return body->form->together && kiln__nest_follows(body->group, &body->nest, phase);
+    return body->variant->online && kiln__nest_is_online(body->group, &body->nest, phase);
 }
 
-bool kiln__follow_turn(struct kiln__body *body)
+bool kiln__online_turn(struct kiln__body *body)
 {
-    if (!kiln__follow_applies(body, body->phase + 1))
+    if (!kiln__online_applies(body, body->phase + 1))
         return false;
     kiln__body_turn(body, body->phase + 1);
     return true;
 }
 
-void kiln__follow_turn_back(struct kiln__body *body)
+void kiln__online_turn_back(struct kiln__body *body)
 {
     kiln__body_turn(body, body->phase - 1);
 }
@@ -33,7 +33,7 @@ static void emit_largest(const struct kiln__body *body, unsigned i, unsigned wid
     for (unsigned u = 0; u < (count ? count : 1); u++) {
         struct kiln__phrase from = kiln__phrase(count ? "t%u_%u" : "t%u", i, u);
         kiln__text_add(body->text, "r%u = ", i);
-        if (body->form->level_80) /* one instruction; after a NaN all is NaN in any case */
+        if (body->variant->level_80) /* one instruction; after a NaN all is NaN in any case */
             kiln__text_add(body->text, "LARGER_%s(%s, r%u);\n", type.text, from.text, i);
         else
             kiln__text_add(body->text, "%s(%s > r%u, %s, r%u);\n", pick, from.text, i, from.text,
@@ -92,50 +92,50 @@ static void rescale(const struct kiln__body *body, unsigned i, unsigned width, u
 
 /* ---- in a phase's loops ---- */
 
-void kiln__follow_totals(struct kiln__body *body)
+void kiln__online_totals(struct kiln__body *body)
 {
-    if (!kiln__follow_turn(body))
+    if (!kiln__online_turn(body))
         return;
     kiln__body_totals(body, 1, KILN__START "$ top_@ = -FLT_MAX;\n");
-    kiln__follow_turn_back(body);
+    kiln__online_turn_back(body);
 }
 
-void kiln__follow_accumulators(struct kiln__body *body, unsigned count)
+void kiln__online_accumulators(struct kiln__body *body, unsigned count)
 {
-    if (!kiln__follow_turn(body))
+    if (!kiln__online_turn(body))
         return;
     kiln__body_accumulators(body, count);
-    kiln__body_totals(body, body->form->vector, "$ top_@_0 = ($)(-FLT_MAX);\n");
-    kiln__follow_turn_back(body);
+    kiln__body_totals(body, body->variant->vector, "$ top_@_0 = ($)(-FLT_MAX);\n");
+    kiln__online_turn_back(body);
 }
 
-void kiln__follow_tops(struct kiln__body *body, unsigned width, unsigned count)
+void kiln__online_rescale(struct kiln__body *body, unsigned width, unsigned count)
 {
-    if (!kiln__follow_turn(body))
+    if (!kiln__online_turn(body))
         return;
     emit_tops(body, width, count);
     for (KILN__EACH_REDUCTION(i, body)) {
         rescale(body, i, width, count);
         kiln__text_add(body->text, "top_t%u%s = %s;\n", i, count ? "_0" : "", top_of(body, i).text);
     }
-    kiln__follow_turn_back(body);
+    kiln__online_turn_back(body);
 }
 
-void kiln__follow_fold(struct kiln__body *body, unsigned count)
+void kiln__online_fold(struct kiln__body *body, unsigned count)
 {
-    if (!kiln__follow_applies(body, body->phase + 1))
+    if (!kiln__online_applies(body, body->phase + 1))
         return;
     kiln__text_add(body->text, "{\n");
-    kiln__follow_tops(body, 1, 0);
-    kiln__follow_turn(body);
+    kiln__online_rescale(body, 1, 0);
+    kiln__online_turn(body);
     for (KILN__EACH_REDUCTION(i, body))
-        rescale(body, i, body->form->vector, count);
+        rescale(body, i, body->variant->vector, count);
     kiln__body_fold(body, count);
-    kiln__follow_turn_back(body);
+    kiln__online_turn_back(body);
     kiln__text_add(body->text, "}\n");
 }
 
-void kiln__follow_end(const struct kiln__body *body)
+void kiln__online_end(const struct kiln__body *body)
 {
     for (KILN__EACH_REDUCTION(i, body))
         rescale(body, i, 1, 0);

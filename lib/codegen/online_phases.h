@@ -1,39 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A phase and the one that follows it (fuse/loop_nest.h) in one visit:
  *
- *   for elements { first's body } tops so far; rescale; for the same elements { second's body }
+ *   for elements { first's body } running maxima; rescale; for the same elements { second's body }
  *
- * and so on along the row. Each lane of a vector has a top of its own, so that nothing crosses
- * lanes before the row is over. Names in the text: top_t<i> is what the total t<i> is below,
- * top_t<i>_0 what its accumulators are. */
+ * and so on along the row. Each lane of a vector has a running maximum of its own, so that nothing
+ * crosses lanes before the row is over. Names in the text: top_t<i> is what the total t<i> is
+ * below, top_t<i>_0 what its accumulators are. */
 #ifndef KILN_CODEGEN_ONLINE_PHASES_H
 #define KILN_CODEGEN_ONLINE_PHASES_H
 
 #include "codegen/body.h"
 
-/* Whether a phase is done together with the one before it. */
-bool kiln__follow_applies(const struct kiln__body *body, unsigned phase);
+/* Whether a phase runs online: in one visit with the one before it, as in online softmax. */
+bool kiln__online_applies(const struct kiln__body *body, unsigned phase);
 
 /* What follows is about the phase that follows the one at hand, and nothing where none does. */
 
 /* Declare its totals, or `count` accumulators, at their start. */
-void kiln__follow_totals(struct kiln__body *body);
-void kiln__follow_accumulators(struct kiln__body *body, unsigned count);
+void kiln__online_totals(struct kiln__body *body);
+void kiln__online_accumulators(struct kiln__body *body, unsigned count);
 
 /* Rescale the second phase's sums to the new running maximum. It is that of the first phase's
  * `count` accumulators of `width` lanes, or, with a width of 0, of its totals; it is declared here.
  */
-void kiln__follow_tops(struct kiln__body *body, unsigned width, unsigned count);
+void kiln__online_rescale(struct kiln__body *body, unsigned width, unsigned count);
 
 /* Turn to it, which may go over these elements then. False where there is none. */
-bool kiln__follow_turn(struct kiln__body *body);
-void kiln__follow_turn_back(struct kiln__body *body);
+bool kiln__online_turn(struct kiln__body *body);
+void kiln__online_turn_back(struct kiln__body *body);
 
 /* Its first `count` accumulators into the totals, once the first phase's are. */
-void kiln__follow_fold(struct kiln__body *body, unsigned count);
+void kiln__online_fold(struct kiln__body *body, unsigned count);
 
-/* The totals of the phase at hand, which was done with the one before: from below their own tops to
- * below the row's. */
-void kiln__follow_end(const struct kiln__body *body);
+/* The totals of the phase at hand, which was done with the one before: from their own running
+ * maxima to the row's. */
+void kiln__online_end(const struct kiln__body *body);
 
 #endif

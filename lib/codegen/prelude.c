@@ -122,7 +122,7 @@ static void emit_extreme(const struct kiln__emit *emit, const struct extreme *ex
     struct kiln__type_name name = kiln__emit_type(type, width);
     const char *t = name.text, *word = extreme->word;
     bool floating = kiln__type_row(type)->floating;
-    if (!floating || !emit->form->level_80) {
+    if (!floating || !emit->variant->level_80) {
         kiln__text_add(emit->text, "#define %s_%s(a, b) %s(((a) %s (b))%s, (a), (b))\n", word, t,
                        width > 1 ? "PICK_VECTOR" : "PICK", extreme->sign,
                        floating ? " | ((a) != (a))" : "");
@@ -229,8 +229,8 @@ static void emit_helpers(const struct kiln__emit *emit)
             if (seen[h][type] || !strstr(expression, helpers[h].word))
                 continue;
             seen[h][type] = true;
-            for (unsigned width = 1; width <= emit->form->vector; width *= 2)
-                if (width == 1 || width == emit->form->vector || helpers[h].halves)
+            for (unsigned width = 1; width <= emit->variant->vector; width *= 2)
+                if (width == 1 || width == emit->variant->vector || helpers[h].halves)
                     helpers[h].emit(emit, type, width);
         }
     }
@@ -253,8 +253,8 @@ static bool emit_needs(const struct kiln__emit *emit, const char *device, bool f
     for (const char *at = strstr(device, "FN("); at; at = strstr(at, "FN(")) {
         if (first && !any)
             kiln__text_add(emit->text, "%s%s",
-                           emit->form->native_math ? "#define KILN_NATIVE_MATH\n" : "",
-                           emit->form->no_fma ? "#define KILN_NO_FMA\n" : "");
+                           emit->variant->native_math ? "#define KILN_NATIVE_MATH\n" : "",
+                           emit->variant->no_fma ? "#define KILN_NO_FMA\n" : "");
         any = true;
         kiln__text_add(emit->text, "#define KILN_NEED_");
         for (at += 3; *at != ')'; at++)
@@ -285,8 +285,8 @@ static void emit_math(const struct kiln__emit *emit)
     }
     if (!any)
         return;
-    if (emit->form->vector > 1) {
-        emit_math_files(emit, emit->form->vector);
+    if (emit->variant->vector > 1) {
+        emit_math_files(emit, emit->variant->vector);
         kiln__text_add(emit->text, "#undef KILN_LANES\n");
     }
     emit_math_files(emit, 1);
@@ -313,7 +313,7 @@ static bool is_usual(kiln_type type)
 static void emit_loose_type(const struct kiln__emit *emit, kiln_type type)
 {
     const struct kiln__type_row *row = kiln__type_row(type);
-    unsigned width = emit->form->vector;
+    unsigned width = emit->variant->vector;
     for (int earlier = 1; earlier < (int)type; earlier++)
         if (!strcmp(kiln__stored_type(earlier), row->stored) &&
             (is_usual(type) || uses(emit, earlier)))
@@ -338,7 +338,7 @@ static bool rounds(const struct kiln__emit *emit, kiln_type type)
 static void emit_narrow_type(const struct kiln__emit *emit, kiln_type type)
 {
     const struct kiln__type_row *row = kiln__type_row(type);
-    const bool by_instruction = emit->form->level_80 && rounds(emit, type);
+    const bool by_instruction = emit->variant->level_80 && rounds(emit, type);
     if (!row->floating || row->computed == type || !uses(emit, type))
         return;
     kiln__text_add(emit->text,
@@ -347,7 +347,7 @@ static void emit_narrow_type(const struct kiln__emit *emit, kiln_type type)
                    row->name, row->stored, 8 * row->bytes, row->digits, row->least);
     if (by_instruction)
         kiln__text_add(emit->text, "#define LEVEL_80 1\n");
-    for (unsigned lanes = emit->form->vector; lanes; lanes = lanes > 1 ? 1 : 0)
+    for (unsigned lanes = emit->variant->vector; lanes; lanes = lanes > 1 ? 1 : 0)
         kiln__text_add(emit->text, "#define NARROW_LANES %u\n%s#undef NARROW_LANES\n", lanes,
                        emit->brief ? "/* kernels/narrow.cl */\n" : kiln__kernel_text("narrow"));
     kiln__text_add(emit->text,
@@ -391,10 +391,11 @@ static bool rounds_long(const struct kiln__emit *emit)
 
 static void emit_types(const struct kiln__emit *emit)
 {
-    for (unsigned width = emit->form->vector; rounds_long(emit) && width; width = width > 1 ? 1 : 0)
+    for (unsigned width = emit->variant->vector; rounds_long(emit) && width;
+         width = width > 1 ? 1 : 0)
         emit_odd(emit, width);
 #define EMIT(name, value, bytes, ctype)                                                            \
-    if (emit->form->vector > 1)                                                                    \
+    if (emit->variant->vector > 1)                                                                 \
         emit_loose_type(emit, KILN_##name);                                                        \
     emit_narrow_type(emit, KILN_##name);
     KILN_TYPE_MAP(EMIT)
@@ -428,10 +429,10 @@ void kiln__emit_prelude(const struct kiln__emit *emit)
     kiln__text_add(emit->text, "#pragma OPENCL FP_CONTRACT OFF\n"
                                "#define PICK(mask, x, y) ((mask) ? (x) : (y))\n"
                                "#define PICK_VECTOR(mask, x, y) select((y), (x), (mask))\n");
-    kiln__text_add(emit->text, "typedef %s idx;\n", emit->form->wide ? "long" : "int");
+    kiln__text_add(emit->text, "typedef %s idx;\n", emit->variant->wide ? "long" : "int");
     emit_types(emit);
     emit_helpers(emit);
-    if (emit->form->shuffles)
+    if (emit->variant->shuffles)
         emit_lanes(emit);
     emit_math(emit);
 }

@@ -48,15 +48,16 @@ static void emit_operand(const struct kiln__emit *given, char letter, unsigned n
 {
     struct hook hook = {*given, kiln__group_operand(given->group, number), letter};
     struct kiln__text *text = given->text;
-    enum kiln__part part = (enum kiln__part)(KILN__PART_OPERAND_A + (letter - 'A'));
+    enum kiln__argument_section part =
+        (enum kiln__argument_section)(KILN__SECTION_OPERAND_A + (letter - 'A'));
     hook.emit.along = 1 + (across ? KILN__BY_LINE : KILN__BY_DEPTH);
     kiln__text_add(text, "#define OPERAND_%c_TYPE %s\n", letter, stored_type(&hook));
     kiln__text_add(text, "#define OPERAND_%c_PARAMETERS ", letter);
-    kiln__emit_part(given, part, true);
+    kiln__emit_section(given, part, true);
     kiln__text_add(text, "#define OPERAND_%c_ARGUMENTS ", letter);
-    kiln__emit_part(given, part, false);
+    kiln__emit_section(given, part, false);
     emit_function(&hook, "element", 1);
-    emit_function(&hook, "vector", given->form->vector);
+    emit_function(&hook, "vector", given->variant->vector);
     kiln__text_add(text,
                    "#define OPERAND_%c(from, batch, line, k) \\\n"
                    "    operand_%c_element(from, batch, line, k OPERAND_%c_ARGUMENTS)\n"
@@ -67,7 +68,7 @@ static void emit_operand(const struct kiln__emit *given, char letter, unsigned n
 
 void kiln__emit_operands(const struct kiln__emit *emit)
 {
-    unsigned reads = emit->form->operands, swapped = (reads & KILN__READS_SWAPPED) != 0;
+    unsigned reads = emit->variant->operands, swapped = (reads & KILN__READS_SWAPPED) != 0;
     if (reads & KILN__READS_A)
         emit_operand(emit, 'A', swapped, reads & KILN__READS_A_ACROSS);
     if (reads & KILN__READS_B)

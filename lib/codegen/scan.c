@@ -43,8 +43,8 @@ struct kiln__phrase kiln__body_in_order(const struct kiln__body *body, const cha
 }
 
 /* "into = a + b;" */
-static void add(const struct kiln__body *body, unsigned i, unsigned width, const char *into,
-                const char *a, const char *b)
+static void scan_add(const struct kiln__body *body, unsigned i, unsigned width, const char *into,
+                     const char *a, const char *b)
 {
     kiln__text_add(body->text, "%s = ", into);
     kiln__emit_expression(body->emit, kiln__reduce_rows[KILN__REDUCE_sum].combine, a, b, NULL,
@@ -64,8 +64,8 @@ static struct kiln__phrase sums_of(unsigned i, unsigned visit)
 }
 
 /* "const float4 w3": the step's value at a visit. */
-static struct kiln__phrase declare(const struct kiln__body *body, unsigned i,
-                                   const struct kiln__visit *visit)
+static struct kiln__phrase scan_declare(const struct kiln__body *body, unsigned i,
+                                        const struct kiln__visit *visit)
 {
     struct kiln__emit own = *body->emit;
     own.letter = visit->letter;
@@ -104,8 +104,8 @@ static struct kiln__phrase last_of(const struct kiln__body *body, const char *ve
 static void scan_each(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit)
 {
     struct kiln__phrase total = total_of(i);
-    add(body, i, visit->width, total.text, total.text, added(body, i, visit).text);
-    kiln__text_add(body->text, "%s = %s;\n", declare(body, i, visit).text, total.text);
+    scan_add(body, i, visit->width, total.text, total.text, added(body, i, visit).text);
+    kiln__text_add(body->text, "%s = %s;\n", scan_declare(body, i, visit).text, total.text);
 }
 
 /* Halves of ever larger blocks: what comes to the first one is added to all of the second
@@ -122,7 +122,7 @@ static void scan_blocks(const struct kiln__body *body, unsigned i, unsigned widt
             unsigned before = (at & ~(2 * half - 1)) | (half - 1);
             from = kiln__phrase("%s%x", from.text, component(body, before, width));
         }
-        add(body, i, width / 2, to.text, from.text, to.text);
+        scan_add(body, i, width / 2, to.text, from.text, to.text);
     }
 }
 
@@ -132,7 +132,7 @@ static void go_on(const struct kiln__body *body, unsigned i, const char *more)
 {
     struct kiln__phrase total = total_of(i);
     if (!kiln__type_row(type_of(body, i))->floating) {
-        add(body, i, 1, total.text, total.text, more);
+        scan_add(body, i, 1, total.text, total.text, more);
         return;
     }
     kiln__text_add(body->text,
@@ -149,8 +149,8 @@ static void scan_vector(const struct kiln__body *body, unsigned i, const struct 
     struct kiln__type_name type = kiln__emit_type(type_of(body, i), visit->width);
     kiln__text_add(body->text, "%s %s = %s;\n", type.text, sums.text, added(body, i, visit).text);
     scan_blocks(body, i, visit->width, sums.text);
-    add(body, i, visit->width, declare(body, i, visit).text,
-        kiln__phrase("(%s)(%s)", type.text, total.text).text, sums.text);
+    scan_add(body, i, visit->width, scan_declare(body, i, visit).text,
+             kiln__phrase("(%s)(%s)", type.text, total.text).text, sums.text);
     go_on(body, i, last_of(body, sums.text, visit->width).text);
 }
 
@@ -170,7 +170,7 @@ static void scan_lane(const struct kiln__body *body, unsigned i, const struct ki
             struct kiln__phrase own =
                 width == 1 ? sums : kiln__phrase("%s.s%x", sums.text, component(body, at, width));
             if (*before.text)
-                add(body, i, 1, own.text, before.text, own.text);
+                scan_add(body, i, 1, own.text, before.text, own.text);
             before = own;
         }
     }
@@ -193,7 +193,7 @@ static void scan_shuffled(const struct kiln__body *body, unsigned i)
                    "const %s %s = before_%s(%s, back);\n"
                    "if (lane %% %d >= back)\n",
                    within, type.text, one.text, type.text, all.text, PART);
-    add(body, i, 1, all.text, one.text, all.text);
+    scan_add(body, i, 1, all.text, one.text, all.text);
     kiln__text_add(body->text,
                    "}\n"
                    "%s %s = before_%s(%s, 1);\n"
@@ -213,11 +213,12 @@ static void scan_shuffled(const struct kiln__body *body, unsigned i)
                        "if (part == lane / %d)\n",
                        kiln__body_shared(body), PART, PART - 1, i, PART, all.text, end.text,
                        lanes / PART, type.text, one.text, i, PART, PART);
-        add(body, i, 1, mine.text, end.text, mine.text);
-        add(body, i, 1, end.text, end.text, one.text);
+        scan_add(body, i, 1, mine.text, end.text, mine.text);
+        scan_add(body, i, 1, end.text, end.text, one.text);
         kiln__text_add(body->text, "}\n");
     }
-    add(body, i, 1, kiln__phrase("const %s t%u_before", type.text, i).text, total.text, mine.text);
+    scan_add(body, i, 1, kiln__phrase("const %s t%u_before", type.text, i).text, total.text,
+             mine.text);
     go_on(body, i, end.text);
 }
 
@@ -225,11 +226,11 @@ static void scan_shuffled(const struct kiln__body *body, unsigned i)
  * halves of local memory take turns, so that each step has one barrier. */
 static void scan_lanes(const struct kiln__body *body, unsigned i)
 {
-    if (body->form->shuffles) {
+    if (body->variant->shuffles) {
         scan_shuffled(body, i);
         return;
     }
-    const bool columns = body->form->kept_walk == KILN__WALK_COLUMNS;
+    const bool columns = body->variant->kept_mapping == KILN__AXIS_COLUMNS;
     const char *apart = columns ? " * beside" : "";
     struct kiln__phrase all = kiln__phrase("t%u_all", i), total = total_of(i);
     struct kiln__phrase before = kiln__phrase("lanes_t%u[side + item - back%s]", i, apart);
@@ -239,18 +240,18 @@ static void scan_lanes(const struct kiln__body *body, unsigned i)
                    "barrier(CLK_LOCAL_MEM_FENCE);\n"
                    "for (int back = 1; back < lanes; back *= 2) {\n"
                    "if (lane >= back)\n",
-                   1u << body->form->work_group, i, all.text);
-    add(body, i, 1, all.text, before.text, all.text);
+                   1u << body->variant->work_group, i, all.text);
+    scan_add(body, i, 1, all.text, before.text, all.text);
     kiln__text_add(body->text,
                    "side ^= %u;\n"
                    "lanes_t%u[side + item] = %s;\n"
                    "barrier(CLK_LOCAL_MEM_FENCE);\n"
                    "}\n",
-                   1u << body->form->work_group, i, all.text);
+                   1u << body->variant->work_group, i, all.text);
     before = kiln__phrase("(lane ? lanes_t%u[side + item - 1%s] : 0)", i, apart);
-    add(body, i, 1,
-        kiln__phrase("const %s t%u_before", kiln__emit_type(type_of(body, i), 1).text, i).text,
-        total.text, before.text);
+    scan_add(body, i, 1,
+             kiln__phrase("const %s t%u_before", kiln__emit_type(type_of(body, i), 1).text, i).text,
+             total.text, before.text);
     go_on(body, i,
           kiln__phrase("lanes_t%u[side + item + ((int)lanes - 1 - lane)%s]", i, apart).text);
 }
@@ -259,24 +260,24 @@ static void scan_piece(const struct kiln__body *body, unsigned i, const struct k
                        unsigned count)
 {
     scan_lane(body, i, visits, count);
-    if (body->form->stage == KILN__STAGE_PARTIAL) {
+    if (body->variant->stage == KILN__STAGE_PARTIAL) {
         go_on(body, i, kiln__phrase("t%u_all", i).text);
         return;
     }
     scan_lanes(body, i);
     for (unsigned u = 0; u < count; u++) {
         struct kiln__type_name type = kiln__emit_type(type_of(body, i), visits[u].width);
-        add(body, i, visits[u].width, declare(body, i, &visits[u]).text,
-            kiln__phrase("(%s)(t%u_before)", type.text, i).text, sums_of(i, u).text);
+        scan_add(body, i, visits[u].width, scan_declare(body, i, &visits[u]).text,
+                 kiln__phrase("(%s)(t%u_before)", type.text, i).text, sums_of(i, u).text);
     }
 }
 
 void kiln__body_scanned(const struct kiln__body *body, unsigned i, const struct kiln__visit *visits,
                         unsigned count)
 {
-    if (body->form->carried)
+    if (body->variant->carried)
         scan_piece(body, i, visits, count);
-    else if (visits->width > 1 && body->form->reduced_walk == KILN__WALK_VECTORS)
+    else if (visits->width > 1 && body->variant->reduced_mapping == KILN__AXIS_VECTORS)
         scan_vector(body, i, visits);
     else
         scan_each(body, i, visits);
@@ -293,13 +294,13 @@ void kiln__body_lanes_memory(const struct kiln__body *body)
 
 unsigned kiln__body_shuffled(const struct kiln__body *body)
 {
-    return 1u << (body->form->shuffles - 1);
+    return 1u << (body->variant->shuffles - 1);
 }
 
 unsigned kiln__body_shared(const struct kiln__body *body)
 {
-    unsigned items = 1u << body->form->work_group;
-    if (!body->form->shuffles)
+    unsigned items = 1u << body->variant->work_group;
+    if (!body->variant->shuffles)
         return items;
     return kiln__body_shuffled(body) > KILN__SHUFFLED ? items / KILN__SHUFFLED : 0;
 }
@@ -329,12 +330,12 @@ void kiln__body_segments(const struct kiln__body *body)
 void kiln__body_pieces(const struct kiln__body *body)
 {
     enum { MOST = 16 };
-    unsigned width = body->form->vector, share = body->form->carried, count = share / width;
+    unsigned width = body->variant->vector, share = body->variant->carried, count = share / width;
     struct kiln__phrase at[MOST], only[MOST];
     struct kiln__visit visits[MOST];
     assert(share <= MOST);
-    const char *end = kiln__stage_of_segments(body->form->stage) ? "reduced" : "to";
-    if (body->form->stage == KILN__STAGE_PARTIAL)
+    const char *end = kiln__stage_of_segments(body->variant->stage) ? "reduced" : "to";
+    if (body->variant->stage == KILN__STAGE_PARTIAL)
         kiln__text_add(body->text, "#pragma unroll 4\n"); /* no barrier is in the way */
     kiln__text_add(body->text,
                    "for (idx piece = from; piece < to; piece += lanes * %u) {\n"
@@ -355,6 +356,6 @@ void kiln__body_pieces(const struct kiln__body *body)
     }
     kiln__body_elements(body, visits, count);
     kiln__text_add(body->text, "}\n");
-    if (body->form->stage == KILN__STAGE_PARTIAL)
+    if (body->variant->stage == KILN__STAGE_PARTIAL)
         gather_lanes(body, kiln__group_total(body->group));
 }

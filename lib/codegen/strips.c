@@ -62,7 +62,7 @@ static void open_vectors(const struct kiln__body *body, unsigned width)
 }
 
 /* Keep the phase's values of rows, or those of its reductions. */
-static void leave(const struct kiln__body *body, unsigned width, bool reductions)
+static void strips_leave(const struct kiln__body *body, unsigned width, bool reductions)
 {
     struct kiln__type_name name;
     for (unsigned i = 0; i < body->group->steps.count; i++) {
@@ -78,7 +78,8 @@ static void leave(const struct kiln__body *body, unsigned width, bool reductions
 }
 
 /* Declare r<i> of the steps that are wanted and that the phase does not compute now. */
-static void fetch(const struct kiln__body *body, unsigned width, const bool *wanted, bool computes)
+static void strips_fetch(const struct kiln__body *body, unsigned width, const bool *wanted,
+                         bool computes)
 {
     struct kiln__emit own = *body->emit;
     struct kiln__type_name name;
@@ -117,7 +118,7 @@ static void emit_rows(const struct kiln__body *body, unsigned rows, unsigned wid
     open_vectors(body, width);
     kiln__body_totals(body, width, loading(width));
     kiln__body_sums(body, width, loading(width));
-    fetch(body, width, body->needed, false);
+    strips_fetch(body, width, body->needed, false);
     for (unsigned u = 0; u < rows; u++) {
         struct kiln__phrase at = kiln__phrase("(r + %u)", u);
         struct kiln__phrase row = kiln__body_in_order(body, at.text, 1, "to");
@@ -134,7 +135,7 @@ static void emit_rows(const struct kiln__body *body, unsigned rows, unsigned wid
 static void emit_blocks(const struct kiln__body *body, unsigned rows)
 {
     kiln__text_add(body->text, "for (; r + %u <= to; r += %u) {\nint i = 0;\n", rows, rows);
-    emit_rows(body, rows, body->form->vector);
+    emit_rows(body, rows, body->variant->vector);
     emit_rows(body, rows, 1);
     kiln__text_add(body->text, "}\n");
 }
@@ -142,8 +143,8 @@ static void emit_blocks(const struct kiln__body *body, unsigned rows)
 static void emit_part(const struct kiln__body *body)
 {
     kiln__text_add(body->text, "idx r = from;\n");
-    if (body->form->rows > 1)
-        emit_blocks(body, body->form->rows);
+    if (body->variant->rows > 1)
+        emit_blocks(body, body->variant->rows);
     emit_blocks(body, 1);
 }
 
@@ -184,7 +185,7 @@ static void emit_reduced_axis(struct kiln__body *body)
                    IN_ONE, IN_ONE);
     emit_part(body);
     kiln__text_add(body->text, "if (all - begin > %d) {\nint i = 0;\n", IN_ONE);
-    emit_part_end(body, body->form->vector);
+    emit_part_end(body, body->variant->vector);
     emit_part_end(body, 1);
     kiln__text_add(body->text, "}\n}\n");
 }
@@ -234,12 +235,12 @@ static void emit_values(struct kiln__body *body, unsigned width)
     bool wanted[KILN__MOST_STEPS] = {false};
     find_wanted(body, wanted);
     open_vectors(body, width);
-    fetch(body, width, wanted, true);
+    strips_fetch(body, width, wanted, true);
     if (body->phase == body->nest.phases) {
         kiln__body_store(body, width, "p + t + i", "(t + i)");
     } else {
         kiln__body_values(body, width, "(t + i)");
-        leave(body, width, false);
+        strips_leave(body, width, false);
     }
     kiln__text_add(body->text, "}\n");
 }
@@ -249,7 +250,7 @@ static void emit_reduced(struct kiln__body *body, unsigned width)
     open_vectors(body, width);
     kiln__body_totals(body, width, loading(width));
     kiln__body_finish(body, width);
-    leave(body, width, true);
+    strips_leave(body, width, true);
     kiln__text_add(body->text, "}\n");
 }
 
@@ -257,7 +258,7 @@ static void emit_reduced(struct kiln__body *body, unsigned width)
 static void emit_strip(struct kiln__body *body, void (*emit)(struct kiln__body *, unsigned))
 {
     kiln__text_add(body->text, "{\nint i = 0;\n");
-    emit(body, body->form->vector);
+    emit(body, body->variant->vector);
     emit(body, 1);
     kiln__text_add(body->text, "}\n");
 }
@@ -296,7 +297,7 @@ static void emit_once(struct kiln__body *body)
     emit_start(body);
     emit_reduced_axis(body);
     kiln__text_add(body->text, "int i = 0;\n");
-    emit_ends(body, body->form->vector);
+    emit_ends(body, body->variant->vector);
     emit_ends(body, 1);
 }
 
@@ -305,7 +306,7 @@ static void emit_once(struct kiln__body *body)
 /* All of them one after the other, a loop for each dimension: "for (idx c_3 = 0; ...". */
 static void open_reduced(const struct kiln__body *body)
 {
-    uint32_t first = body->form->kept, end = body->form->rank;
+    uint32_t first = body->variant->kept, end = body->variant->rank;
     kiln__text_add(body->text, "idx r = from;\nfor (idx c_%u = 0; r < to; c_%u++)%s\n", first,
                    first, end - first == 1 ? " {" : "");
     for (uint32_t d = first + 1; d < end; d++)
@@ -356,8 +357,8 @@ void kiln__emit_columns(struct kiln__body *body)
 {
     kiln__text_add(body->text, "idx i = 0;\n");
     if (kiln__body_unroll(body) > 1)
-        emit_column(body, body->form->vector, 2);
-    emit_column(body, body->form->vector, 1);
+        emit_column(body, body->variant->vector, 2);
+    emit_column(body, body->variant->vector, 1);
     emit_column(body, 1, 1);
 }
 

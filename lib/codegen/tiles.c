@@ -14,7 +14,7 @@
  * its bits by one place, so that half of them swaps the two. */
 static void emit_turn(const struct kiln__emit *emit, kiln_type type)
 {
-    unsigned width = emit->form->vector;
+    unsigned width = emit->variant->vector;
     struct kiln__type_name name = kiln__emit_type(type, width);
     kiln__text_add(emit->text,
                    "static inline __attribute__((always_inline)) void turn_%s(%s *block)\n{\n"
@@ -36,7 +36,7 @@ static void emit_turn(const struct kiln__emit *emit, kiln_type type)
 
 static bool is_turned(const struct kiln__emit *emit, const struct kiln__step *step)
 {
-    return step->kind == KILN__STEP_LOAD && emit->form->along[step->index] == KILN__ACROSS;
+    return step->kind == KILN__STEP_LOAD && emit->variant->along[step->index] == KILN__ACROSS;
 }
 
 void kiln__emit_turns(const struct kiln__emit *emit)
@@ -81,7 +81,7 @@ static void emit_tile(const struct kiln__body *body, uint32_t across, uint32_t l
 static void emit_turned_load(const struct kiln__body *body, const struct kiln__step *step,
                              uint32_t across, uint32_t last)
 {
-    unsigned width = body->form->vector, k = step->index;
+    unsigned width = body->variant->vector, k = step->index;
     struct kiln__type_name type = kiln__emit_type(step->type, width);
     struct kiln__phrase pointer = kiln__phrase("x%u", k);
     struct kiln__phrase offset =
@@ -104,7 +104,7 @@ static void emit_row_bases(const struct kiln__body *body, uint32_t across, uint3
 {
     kiln__text_add(body->text, "const idx c_%u = e + r;\n", across);
     kiln__body_bases(body, last);
-    if (body->form->placed)
+    if (body->variant->placed)
         return;
     kiln__text_add(body->text, "idx p = c_0;\n");
     for (uint32_t d = 1; d < last; d++)
@@ -116,7 +116,7 @@ static void emit_row_bases(const struct kiln__body *body, uint32_t across, uint3
  * storing an element twice does no harm. */
 static void emit_blocks(const struct kiln__body *body, uint32_t across, uint32_t last)
 {
-    unsigned width = body->form->vector;
+    unsigned width = body->variant->vector;
     kiln__text_add(body->text,
                    "for (idx f = from%u; f < to%u; f += %u) {\n"
                    "const idx e = min(f, to%u - %u);\n"
@@ -153,7 +153,7 @@ static void emit_local_load(const struct kiln__body *body, const struct kiln__st
 
 static void open_lines(const struct kiln__body *body)
 {
-    unsigned tile = body->form->tile, items = 1u << body->form->work_group;
+    unsigned tile = body->variant->tile, items = 1u << body->variant->work_group;
     kiln__text_add(body->text,
                    "#pragma unroll\n"
                    "for (int first = 0; first < %u; first += %u) {\n"
@@ -164,7 +164,7 @@ static void open_lines(const struct kiln__body *body)
 static void emit_local_tile(struct kiln__body *body, uint32_t across, uint32_t last)
 {
     const struct kiln__group *group = body->group;
-    unsigned tile = body->form->tile;
+    unsigned tile = body->variant->tile;
     struct kiln__phrase first = kiln__phrase("tile %% tiles%u * %u", last, tile);
     struct kiln__phrase second = kiln__phrase("tile / tiles%u %% tiles%u * %u", last, across, tile);
     for (size_t i = 0; i < group->steps.count; i++)
@@ -201,12 +201,12 @@ static void emit_local_tile(struct kiln__body *body, uint32_t across, uint32_t l
 
 static void emit_chunk_of_tiles(struct kiln__body *body, uint32_t across, uint32_t last)
 {
-    unsigned width = body->form->vector;
+    unsigned width = body->variant->vector;
     kiln__text_add(body->text,
                    "const idx first = get_global_id(0) * chunk, last = min(first + chunk, n);\n"
                    "const idx tiles%u = max(d%u / %d, (idx)1), tiles%u = max(d%u / %d, (idx)1);\n",
                    across, across, KILN__TILE, last, last, KILN__TILE);
-    if (body->form->streams)
+    if (body->variant->streams)
         kiln__text_add(body->text,
                        "const int stream = wanted && d%u %% %u == 0 &&\n"
                        "(size_t)(y0 + q0) %% (%u * sizeof *y0) == 0;\n",
@@ -219,8 +219,8 @@ static void emit_chunk_of_tiles(struct kiln__body *body, uint32_t across, uint32
 
 void kiln__emit_tiles(struct kiln__body *body)
 {
-    uint32_t last = body->form->rank - 1u, across = body->form->across - 1u;
-    if (body->form->chunked)
+    uint32_t last = body->variant->rank - 1u, across = body->variant->across - 1u;
+    if (body->variant->chunked)
         emit_chunk_of_tiles(body, across, last);
     else
         emit_local_tile(body, across, last);

@@ -66,7 +66,8 @@ static struct total total_of(const struct kiln__body *body, unsigned i, bool pos
 }
 
 /* A pattern with the total's name for `@`, its type for `$` and its start for `!`. */
-static struct kiln__phrase fill(const struct total *total, unsigned width, const char *pattern)
+static struct kiln__phrase totals_fill(const struct total *total, unsigned width,
+                                       const char *pattern)
 {
     struct kiln__type_name type = kiln__emit_type(total->type, width);
     struct kiln__phrase text = {""};
@@ -93,7 +94,7 @@ void kiln__body_totals(const struct kiln__body *body, unsigned width, const char
     for (KILN__EACH_REDUCTION(i, body))
         for (int position = 0; position < totals_of(body, i); position++) {
             struct total total = total_of(body, i, position);
-            kiln__text_add(body->text, "%s", fill(&total, width, pattern).text);
+            kiln__text_add(body->text, "%s", totals_fill(&total, width, pattern).text);
         }
 }
 
@@ -102,21 +103,21 @@ void kiln__body_sums(const struct kiln__body *body, unsigned width, const char *
     for (unsigned i = kiln__body_scan(body, 0); i < body->group->steps.count;
          i = kiln__body_scan(body, i + 1)) {
         struct total total = total_of(body, i, false);
-        kiln__text_add(body->text, "%s", fill(&total, width, pattern).text);
+        kiln__text_add(body->text, "%s", totals_fill(&total, width, pattern).text);
     }
 }
 
 void kiln__body_accumulators(const struct kiln__body *body, unsigned count)
 {
     for (unsigned u = 0; u < count; u++)
-        kiln__body_totals(body, body->form->vector, kiln__phrase("$ @_%u = ($)(!);\n", u).text);
+        kiln__body_totals(body, body->variant->vector, kiln__phrase("$ @_%u = ($)(!);\n", u).text);
 }
 
 /* ---- elements into accumulators ---- */
 
 /* target = a combined with b */
-static void combine(const struct kiln__body *body, unsigned i, unsigned width, const char *target,
-                    const char *a, const char *b)
+static void totals_combine(const struct kiln__body *body, unsigned i, unsigned width,
+                           const char *target, const char *a, const char *b)
 {
     kiln__text_add(body->text, "%s = ", target);
     kiln__emit_expression(body->emit, row_at(body, i)->combine, a, b, NULL, sums_type(body, i),
@@ -125,14 +126,15 @@ static void combine(const struct kiln__body *body, unsigned i, unsigned width, c
 }
 
 /* The numbers of a visit's elements along the reduced axis; rows side by side have one. */
-static struct kiln__phrase positions(const struct kiln__body *body, const struct kiln__visit *visit)
+static struct kiln__phrase totals_positions(const struct kiln__body *body,
+                                            const struct kiln__visit *visit)
 {
     unsigned width = visit->width;
     struct kiln__phrase text = kiln__phrase("(int)(%s)", visit->number);
     if (width == 1)
         return text;
     text = kiln__phrase("(int%u)(%s)", width, text.text);
-    if (kiln__emit_vector_dimension(body->emit) < body->form->kept)
+    if (kiln__emit_vector_dimension(body->emit) < body->variant->kept)
         return text;
     text = kiln__phrase("(%s + (int%u)(", text.text, width);
     for (unsigned lane = 0; lane < width; lane++)
@@ -141,12 +143,13 @@ static struct kiln__phrase positions(const struct kiln__body *body, const struct
 }
 
 /* The better of an accumulator and a value, and where it is. */
-static void choose(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit,
-                   const char *a, const char *j, const char *value)
+static void totals_choose(const struct kiln__body *body, unsigned i,
+                          const struct kiln__visit *visit, const char *a, const char *j,
+                          const char *value)
 {
     kiln_type type = sums_type(body, i);
     unsigned width = visit->width;
-    struct kiln__phrase at = positions(body, visit);
+    struct kiln__phrase at = totals_positions(body, visit);
     if (width == 1)
         kiln__text_add(body->text, "if (");
     else
@@ -176,22 +179,24 @@ void kiln__body_take(const struct kiln__body *body, unsigned i, const struct kil
         value = kiln__phrase("convert_%s(%s)", kiln__emit_type(type, visit->width).text,
                              kiln__emit_value(&own, from).text);
     if (row_at(body, i)->indexed)
-        choose(body, i, visit, into.text, kiln__phrase("j%u%s", i, number.text).text, value.text);
+        totals_choose(body, i, visit, into.text, kiln__phrase("j%u%s", i, number.text).text,
+                      value.text);
     else
-        combine(body, i, visit->width, into.text, into.text, value.text);
+        totals_combine(body, i, visit->width, into.text, into.text, value.text);
 }
 
 /* ---- accumulators into totals ---- */
 
 /* Of equal values the first is chosen. */
-static void merge(const struct kiln__body *body, unsigned i, const char *into, const char *from)
+static void totals_merge(const struct kiln__body *body, unsigned i, const char *into,
+                         const char *from)
 {
     const struct kiln__reduce_row *row = row_at(body, i);
     struct total value = total_of(body, i, false), position = total_of(body, i, true);
-    struct kiln__phrase a = fill(&value, 1, into), b = fill(&value, 1, from);
-    struct kiln__phrase j = fill(&position, 1, into), k = fill(&position, 1, from);
+    struct kiln__phrase a = totals_fill(&value, 1, into), b = totals_fill(&value, 1, from);
+    struct kiln__phrase j = totals_fill(&position, 1, into), k = totals_fill(&position, 1, from);
     if (!row->indexed) {
-        combine(body, i, 1, a.text, a.text, b.text);
+        totals_combine(body, i, 1, a.text, a.text, b.text);
         return;
     }
     kiln__text_add(body->text, "if ((");
@@ -205,18 +210,18 @@ static void merge(const struct kiln__body *body, unsigned i, const char *into, c
 void kiln__body_merge(const struct kiln__body *body, const char *into, const char *from)
 {
     for (KILN__EACH_REDUCTION(i, body))
-        merge(body, i, into, from);
+        totals_merge(body, i, into, from);
 }
 
 /* Lane by lane: of positions that are not in order. */
 static void fold_indexed(const struct kiln__body *body, unsigned i)
 {
-    unsigned width = body->form->vector;
+    unsigned width = body->variant->vector;
     struct kiln__phrase lanes =
         kiln__phrase("$ lane_@[%u];\nvstore%u(@_0, 0, lane_@);\n", width, width);
     kiln__body_totals(body, 1, lanes.text);
     kiln__text_add(body->text, "for (int l = 0; l < %u; l++) {\n", width);
-    merge(body, i, "@", "lane_@[l]");
+    totals_merge(body, i, "@", "lane_@[l]");
     kiln__text_add(body->text, "}\n");
 }
 
@@ -224,16 +229,16 @@ static void fold(const struct kiln__body *body, unsigned i, unsigned count)
 {
     struct kiln__phrase from = kiln__phrase("t%u_0", i);
     for (unsigned u = 1; u < count; u++)
-        combine(body, i, body->form->vector, from.text, from.text,
-                kiln__phrase("t%u_%u", i, u).text);
-    for (unsigned half = body->form->vector / 2; half; half /= 2) {
+        totals_combine(body, i, body->variant->vector, from.text, from.text,
+                       kiln__phrase("t%u_%u", i, u).text);
+    for (unsigned half = body->variant->vector / 2; half; half /= 2) {
         struct kiln__phrase into = kiln__phrase("f%u_%u", i, half);
         kiln__text_add(body->text, "const %s ", kiln__emit_type(sums_type(body, i), half).text);
-        combine(body, i, half, into.text, kiln__phrase("%s.lo", from.text).text,
-                kiln__phrase("%s.hi", from.text).text);
+        totals_combine(body, i, half, into.text, kiln__phrase("%s.lo", from.text).text,
+                       kiln__phrase("%s.hi", from.text).text);
         from = into;
     }
-    merge(body, i, "@", from.text);
+    totals_merge(body, i, "@", from.text);
 }
 
 void kiln__body_fold(const struct kiln__body *body, unsigned count)
@@ -268,8 +273,8 @@ static struct kiln__phrase gather_accumulators(const struct kiln__body *body, un
 {
     struct kiln__phrase first = kiln__phrase(count ? "t%u_0" : "t%u", i);
     for (unsigned u = 1; u < count; u++)
-        combine(body, i, body->form->vector, first.text, first.text,
-                kiln__phrase("t%u_%u", i, u).text);
+        totals_combine(body, i, body->variant->vector, first.text, first.text,
+                       kiln__phrase("t%u_%u", i, u).text);
     return first;
 }
 
@@ -303,13 +308,14 @@ void kiln__body_pass_on(const struct kiln__body *body, unsigned width, unsigned 
         if (adds_floats(body, i))
             add_compensated(body, i, width, first.text);
         else
-            combine(body, i, width, sum.text, sum.text, first.text);
+            totals_combine(body, i, width, sum.text, sum.text, first.text);
         struct total total = total_of(body, i, false);
         for (unsigned u = 0; u < (count ? count : 1); u++)
-            kiln__text_add(body->text, "%s",
-                           fill(&total, width,
-                                count ? kiln__phrase("@_%u = ($)(!);\n", u).text : "@ = ($)(!);\n")
-                               .text);
+            kiln__text_add(
+                body->text, "%s",
+                totals_fill(&total, width,
+                            count ? kiln__phrase("@_%u = ($)(!);\n", u).text : "@ = ($)(!);\n")
+                    .text);
     }
 }
 
@@ -318,8 +324,9 @@ void kiln__body_take_back(const struct kiln__body *body, unsigned width, unsigne
     for (KILN__EACH_REDUCTION(i, body)) {
         struct kiln__phrase first = kiln__phrase(count ? "t%u_0" : "t%u", i);
         if (adds_floats(body, i))
-            combine(body, i, width, first.text, first.text, kiln__phrase("t%u_lost", i).text);
-        combine(body, i, width, first.text, kiln__phrase("t%u_sum", i).text, first.text);
+            totals_combine(body, i, width, first.text, first.text,
+                           kiln__phrase("t%u_lost", i).text);
+        totals_combine(body, i, width, first.text, kiln__phrase("t%u_sum", i).text, first.text);
     }
 }
 
@@ -335,9 +342,9 @@ static void emit_default_position(const struct kiln__body *body, unsigned i, uns
 void kiln__body_finish(const struct kiln__body *body, unsigned width)
 {
     for (KILN__EACH_REDUCTION(i, body)) {
-        if (row_at(body, i)->indexed && body->form->stage != KILN__STAGE_FINAL)
+        if (row_at(body, i)->indexed && body->variant->stage != KILN__STAGE_FINAL)
             emit_default_position(body, i, width);
-        if (body->form->stage == KILN__STAGE_PARTIAL)
+        if (body->variant->stage == KILN__STAGE_PARTIAL)
             continue;
         kiln_type type = step_at(body, i)->type;
         struct kiln__type_name name = kiln__emit_type(type, width);
@@ -359,8 +366,8 @@ void kiln__body_store_totals(const struct kiln__body *body, unsigned width, cons
     struct kiln__phrase place = kiln__phrase("partial_@_offset + segment * n + %s", p);
     for (int position = 0; position < totals_of(body, i); position++) {
         struct total total = total_of(body, i, position);
-        struct kiln__phrase pointer = fill(&total, 1, "partial_@");
-        struct kiln__phrase offset = fill(&total, 1, place.text);
+        struct kiln__phrase pointer = totals_fill(&total, 1, "partial_@");
+        struct kiln__phrase offset = totals_fill(&total, 1, place.text);
         struct kiln__elements elements =
             kiln__emit_run(body->emit, total.type, width, pointer.text, offset.text);
         kiln__emit_store(body->text, &elements, total.name.text, false);

@@ -43,7 +43,7 @@ static const char *check_type(const struct verifier *verifier,
                               const struct kiln__parameter *parameter,
                               const struct kiln__argument *argument)
 {
-    const char wide = verifier->launch->form.wide ? 'l' : 'i';
+    const char wide = verifier->launch->variant.wide ? 'l' : 'i';
     const char types[] = {[KILN__ARGUMENT_INDEX] = wide,
                           [KILN__ARGUMENT_I32] = 'i',
                           [KILN__ARGUMENT_I64] = 'l',
@@ -101,7 +101,7 @@ static bool is_stored(const struct verifier *verifier, uint32_t slot)
 static const char *check_direction(const struct verifier *verifier,
                                    const struct kiln__parameter *parameter, uint32_t slot)
 {
-    if (verifier->launch->form.generic) /* whose text knows no direction */
+    if (verifier->launch->variant.generic) /* whose text knows no direction */
         return is_read(verifier, slot) || is_stored(verifier, slot)
                    ? NULL
                    : "memory that the group does not name";
@@ -131,7 +131,7 @@ static bool same_memory(const struct verifier *verifier, uint32_t a, uint32_t b)
     const struct kiln__slot *result = &plan->slots.items[a], *input = &plan->slots.items[b];
     if (a == b)
         return true;
-    return result->in_place && input->place == KILN__PLACE_INPUT &&
+    return result->in_place && input->storage == KILN__STORAGE_INPUT &&
            plan->fusion.graph.nodes.items[input->node].kind == KILN__IMPORT &&
            plan->fusion.graph.requests.items[result->binding].replaces == input->binding + 1;
 }
@@ -196,7 +196,7 @@ static const struct kiln__node *launched_for(const struct verifier *verifier)
     const struct kiln__node *nodes = verifier->plan->fusion.graph.nodes.items;
     const char *file = verifier->launch->file;
     bool beside = group->kind == KILN__GROUP_ATTENTION && group->nodes.count > 1 && file &&
-                  !strncmp(file, "attention_slopes", strlen("attention_slopes"));
+                  !strncmp(file, "attention_backward", strlen("attention_backward"));
     return &nodes[group->nodes.items[beside]];
 }
 
@@ -216,10 +216,10 @@ static void sizes_of(const struct verifier *verifier, struct size sizes[MOST_SIZ
         const size_t extent = node->shape.dims[node->shape.rank - 1];
         sizes[0] = (struct size){"extent", extent};
         sizes[1] = (struct size){"lines", extent ? kiln__node_count(node) / extent : 0};
-    } else if (node->kind == KILN__ATTENTION || node->kind == KILN__SLOPES) {
+    } else if (node->kind == KILN__ATTENTION || node->kind == KILN__ATTENTION_BACKWARD) {
         struct kiln__attention_size size = node->kind == KILN__ATTENTION
                                                ? kiln__attention_size(graph, node)
-                                               : kiln__slopes_size(graph, node);
+                                               : kiln__attention_backward_size(graph, node);
         sizes[0] = (struct size){"m", size.m};
         sizes[1] = (struct size){"n", size.n};
         sizes[2] = (struct size){"d", size.d};
@@ -330,7 +330,7 @@ static const char *check_argument(const struct verifier *verifier, size_t i)
         wrong = check_direction(verifier, parameter, argument->slot);
     if (!wrong && parameter->memory)
         wrong = check_room(verifier, i);
-    if (!wrong && !verifier->launch->form.generic)
+    if (!wrong && !verifier->launch->variant.generic)
         wrong = check_name(verifier, parameter, argument);
     bool writes = parameter->memory && parameter->restricted && !parameter->constant;
     if (!wrong && writes && !is_apart(verifier, i))
@@ -338,7 +338,7 @@ static const char *check_argument(const struct verifier *verifier, size_t i)
     return wrong;
 }
 
-static kiln_status say(const struct verifier *verifier, const char *wrong, char *text)
+static kiln_status verify_say(const struct verifier *verifier, const char *wrong, char *text)
 {
     snprintf(text, KILN__WRONG, "launch %u (%s): %s", verifier->number, verifier->launch->kernel,
              wrong);
@@ -354,7 +354,7 @@ static bool has_room(const struct kiln__launch *launch)
     for (size_t i = 0; i < launch->arguments.count; i++) {
         uint8_t kind = launch->arguments.items[i].kind;
         bool wide = kind == KILN__ARGUMENT_MEMORY || kind == KILN__ARGUMENT_TABLE ||
-                    (kind == KILN__ARGUMENT_INDEX && launch->form.wide);
+                    (kind == KILN__ARGUMENT_INDEX && launch->variant.wide);
         bytes += wide ? sizeof(int64_t) : sizeof(int32_t);
     }
     return bytes <= PARAMETER_BYTES;
@@ -366,7 +366,7 @@ static kiln_status check_all(const struct verifier *verifier, char *text)
     if (parameters->failed)
         return KILN_OUT_OF_HOST_MEMORY;
     if (!parameters->found)
-        return say(verifier, "its text has no such kernel", text);
+        return verify_say(verifier, "its text has no such kernel", text);
     if (parameters->list.count != verifier->launch->arguments.count) {
         snprintf(text, KILN__WRONG, "launch %u (%s): %zu arguments for %zu parameters",
                  verifier->number, verifier->launch->kernel, verifier->launch->arguments.count,
@@ -374,7 +374,7 @@ static kiln_status check_all(const struct verifier *verifier, char *text)
         return KILN_WRONG_STATE;
     }
     if (!has_room(verifier->launch))
-        return say(verifier, "more bytes of arguments than OpenCL promises room for", text);
+        return verify_say(verifier, "more bytes of arguments than OpenCL promises room for", text);
     for (size_t i = 0; i < parameters->list.count; i++) {
         const char *wrong = check_argument(verifier, i);
         if (wrong) {
@@ -404,7 +404,7 @@ kiln_status kiln__launches_verify(const struct kiln__plan *plan, char text[KILN_
         verifier.group = &plan->fusion.groups.items[verifier.launch->group];
         if (verifier.launch->source == KILN__SOURCE_CLBLAST) {
             if (!suits_clblast(verifier.launch))
-                status = say(&verifier, "not what CLBlast takes", text);
+                status = verify_say(&verifier, "not what CLBlast takes", text);
             continue;
         }
         struct kiln__parameters parameters = kiln__parameters_of(plan, verifier.launch);

@@ -27,7 +27,7 @@ static size_t value_of(const struct sizing *sizing, const char *name)
 /* A total of each kept element in each segment. */
 static size_t least_totals(const struct sizing *sizing)
 {
-    size_t segments = kiln__stage_of_segments(sizing->launch->form.stage)
+    size_t segments = kiln__stage_of_segments(sizing->launch->variant.stage)
                           ? sizing->launch->global[1]
                           : value_of(sizing, "segments");
     return value_of(sizing, "n") * segments;
@@ -68,7 +68,7 @@ size_t kiln__scratch_least(const struct kiln__launch *launch, const struct kiln_
     bool nest = launch->source == KILN__SOURCE_NEST;
     struct kiln__space space;
     struct sizing sizing = {.launch = launch, .parameters = parameters, .space = &space};
-    if (launch->form.generic || !(nest || group->kind == KILN__GROUP_MATMUL))
+    if (launch->variant.generic || !(nest || group->kind == KILN__GROUP_MATMUL))
         return 0;
     kiln__space_of(group, &space);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

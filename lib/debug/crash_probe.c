@@ -23,68 +23,70 @@ static bool begins(const char *note, const char *word)
 }
 
 /* Of a clock that other processes read, too, and that goes on over a restart. */
-static double now(void)
+static double crash_probe_now(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-static enum kiln__trial_end condemn(struct kiln__programs *programs,
-                                    const struct kiln__trial *trial, const char *why)
+static enum kiln__probe_outcome condemn(struct kiln__programs *programs,
+                                        const struct kiln__crash_probe *probe, const char *why)
 {
-    char note[KILN__TRIAL_WHY + sizeof WRONG];
+    char note[KILN__PROBE_WHY + sizeof WRONG];
     snprintf(note, sizeof note, WRONG "%s", why);
-    kiln__note_put(programs, trial->subject, note);
-    KILN__LOG(KILN__LOG_WARN, "%s: not used on this device and driver: %s", trial->subject, why);
-    return KILN__TRIAL_WRONG;
+    kiln__device_note_put(programs, probe->subject, note);
+    KILN__LOG(KILN__LOG_WARN, "%s: not used on this device and driver: %s", probe->subject, why);
+    return KILN__PROBE_WRONG;
 }
 
-static enum kiln__trial_end try(struct kiln__programs *programs, const struct kiln__trial *trial,
-                                kiln__trier trier, void *user)
+static enum kiln__probe_outcome crash_probe_try(struct kiln__programs *programs,
+                                                const struct kiln__crash_probe *probe,
+                                                kiln__probe_function trier, void *user)
 {
-    char note[KILN__TRIAL_WHY + sizeof PUT_OFF], why[KILN__TRIAL_WHY] = "";
-    kiln__format(note, sizeof note, TRIED "%.0f", now());
-    kiln__note_put(programs, trial->subject, note);
-    enum kiln__trial_end end = trier(user, why);
-    if (end == KILN__TRIAL_WRONG)
-        return condemn(programs, trial, why);
-    if (end == KILN__TRIAL_RIGHT)
+    char note[KILN__PROBE_WHY + sizeof PUT_OFF], why[KILN__PROBE_WHY] = "";
+    kiln__format(note, sizeof note, TRIED "%.0f", crash_probe_now());
+    kiln__device_note_put(programs, probe->subject, note);
+    enum kiln__probe_outcome end = trier(user, why);
+    if (end == KILN__PROBE_WRONG)
+        return condemn(programs, probe, why);
+    if (end == KILN__PROBE_RIGHT)
         snprintf(note, sizeof note, RIGHT);
     else
         snprintf(note, sizeof note, PUT_OFF "%s", why);
-    kiln__note_put(programs, trial->subject, note);
-    KILN__LOG(KILN__LOG_INFO, "%s: %s", trial->subject, note);
+    kiln__device_note_put(programs, probe->subject, note);
+    KILN__LOG(KILN__LOG_INFO, "%s: %s", probe->subject, note);
     return end;
 }
 
 /* A time that is not of the past is a clock's mistake. */
-static bool is_dead(const struct kiln__trial *trial, const char *note)
+static bool is_dead(const struct kiln__crash_probe *probe, const char *note)
 {
-    double age = now() - kiln__parse_double(note + strlen(TRIED), NULL);
-    return age > trial->life || age < -trial->life;
+    double age = crash_probe_now() - kiln__parse_double(note + strlen(TRIED), NULL);
+    return age > probe->life || age < -probe->life;
 }
 
-enum kiln__trial_end kiln__trial(struct kiln__programs *programs, const struct kiln__trial *trial,
-                                 kiln__trier trier, void *user)
+enum kiln__probe_outcome kiln__crash_probe(struct kiln__programs *programs,
+                                           const struct kiln__crash_probe *probe,
+                                           kiln__probe_function trier, void *user)
 {
     const struct timespec nap = {.tv_nsec = 20000000};
-    const double begin = now();
-    char note[KILN__TRIAL_WHY + sizeof WRONG];
-    while (kiln__note_get(programs, trial->subject, note, sizeof note)) {
+    const double begin = crash_probe_now();
+    char note[KILN__PROBE_WHY + sizeof WRONG];
+    while (kiln__device_note_get(programs, probe->subject, note, sizeof note)) {
         if (begins(note, RIGHT))
-            return KILN__TRIAL_RIGHT;
+            return KILN__PROBE_RIGHT;
         if (begins(note, WRONG)) {
-            KILN__LOG(KILN__LOG_INFO, "%s: not used: %s", trial->subject, note);
-            return KILN__TRIAL_WRONG;
+            KILN__LOG(KILN__LOG_INFO, "%s: not used: %s", probe->subject, note);
+            return KILN__PROBE_WRONG;
         }
         if (!begins(note, TRIED))
             break;
-        if (is_dead(trial, note))
-            return condemn(programs, trial, "a process ended while it tried");
-        if (now() - begin > trial->patience)
-            return KILN__TRIAL_BUSY;
+        if (is_dead(probe, note))
+            return condemn(programs, probe, "a process ended while it tried");
+        if (crash_probe_now() - begin > probe->patience)
+            return KILN__PROBE_BUSY;
         nanosleep(&nap, NULL);
     }
-    return trier ? try(programs, trial, trier, user) : KILN__TRIAL_BUSY;
+    return trier ? crash_probe_try(programs, probe, trier, user) : KILN__PROBE_BUSY;
 }

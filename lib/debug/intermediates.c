@@ -32,8 +32,8 @@ kiln_status kiln__copy_content(kiln_context *context, const struct kiln__binding
     return code ? kiln__cl_fail(error, "clEnqueueReadBuffer", code) : KILN_OK;
 }
 
-kiln_status kiln__inputs_copy(const kiln_batch *batch, struct kiln__inputs *inputs,
-                              struct kiln__error *error)
+kiln_status kiln__intermediates_inputs_copy(const kiln_batch *batch, struct kiln__inputs *inputs,
+                                            struct kiln__error *error)
 {
     size_t count = batch->bindings.inputs.count;
     *inputs = (struct kiln__inputs){0};
@@ -46,11 +46,11 @@ kiln_status kiln__inputs_copy(const kiln_batch *batch, struct kiln__inputs *inpu
         status = kiln__copy_content(batch->context, &batch->bindings.inputs.items[inputs->count],
                                     &inputs->items[inputs->count], error);
     if (status)
-        kiln__inputs_free(inputs);
+        kiln__intermediates_inputs_free(inputs);
     return status;
 }
 
-void kiln__inputs_free(struct kiln__inputs *inputs)
+void kiln__intermediates_inputs_free(struct kiln__inputs *inputs)
 {
     for (size_t i = 0; i < inputs->count && !inputs->lost; i++)
         free(inputs->items[i]);
@@ -60,7 +60,7 @@ void kiln__inputs_free(struct kiln__inputs *inputs)
 
 /* ---- running ---- */
 
-bool kiln__exposure_fits(const kiln_batch *batch, const char *undone)
+bool kiln__intermediates_fits(const kiln_batch *batch, const char *undone)
 {
     const kiln_device_info *device = &batch->context->runtime.device.info;
     double bytes = 0;
@@ -77,9 +77,9 @@ bool kiln__exposure_fits(const kiln_batch *batch, const char *undone)
     return false;
 }
 
-kiln_status kiln__exposure_run(kiln_context *context, const struct kiln__graph *graph,
-                               struct kiln__bindings *bindings, bool checked, const char *call,
-                               bool *lost, struct kiln__error *error)
+kiln_status kiln__intermediates_run(kiln_context *context, const struct kiln__graph *graph,
+                                    struct kiln__bindings *bindings, bool checked, const char *call,
+                                    bool *lost, struct kiln__error *error)
 {
     struct kiln__stream *stream = context->runtime.compute;
     struct kiln__lease lease;
@@ -106,7 +106,7 @@ kiln_status kiln__exposure_run(kiln_context *context, const struct kiln__graph *
 
 /* ---- every value ---- */
 
-void kiln__exposure_free(struct kiln__exposure *exposure, bool lost)
+void kiln__intermediates_free(struct kiln__intermediates *exposure, bool lost)
 {
     for (size_t i = 0; i < exposure->bindings.results.count; i++) {
         void *host = exposure->bindings.results.items[i].host;
@@ -119,7 +119,7 @@ void kiln__exposure_free(struct kiln__exposure *exposure, bool lost)
 }
 
 /* Ask for a node's value. */
-static bool expose(struct kiln__exposure *exposure, uint32_t index)
+static bool expose(struct kiln__intermediates *exposure, uint32_t index)
 {
     const struct kiln__node *node = &exposure->graph.nodes.items[index];
     struct kiln__request *request = kiln__vector_push(&exposure->graph.requests);
@@ -133,8 +133,8 @@ static bool expose(struct kiln__exposure *exposure, uint32_t index)
     return result->host;
 }
 
-bool kiln__exposure_make(const struct kiln__inputs *inputs, const kiln_batch *batch,
-                         struct kiln__exposure *exposure)
+bool kiln__intermediates_make(const struct kiln__inputs *inputs, const kiln_batch *batch,
+                              struct kiln__intermediates *exposure)
 {
     const struct kiln__graph *graph = &batch->graph;
     bool *needed = kiln__graph_needed(graph);
@@ -161,7 +161,8 @@ bool kiln__exposure_make(const struct kiln__inputs *inputs, const kiln_batch *ba
     return done;
 }
 
-const void *kiln__exposure_value(const struct kiln__exposure *exposure, uint32_t node, size_t *next)
+const void *kiln__intermediates_value(const struct kiln__intermediates *exposure, uint32_t node,
+                                      size_t *next)
 {
     if (*next == exposure->graph.requests.count ||
         exposure->graph.requests.items[*next].node != node)

@@ -14,9 +14,9 @@ struct kiln__inputs {
 
 /* Waits for earlier runs, which may still write what this one reads.
  * Errors: OUT_OF_HOST_MEMORY, DEVICE_ERROR; nothing is copied then. */
-kiln_status kiln__inputs_copy(const kiln_batch *batch, struct kiln__inputs *inputs,
-                              struct kiln__error *error);
-void kiln__inputs_free(struct kiln__inputs *inputs);
+kiln_status kiln__intermediates_inputs_copy(const kiln_batch *batch, struct kiln__inputs *inputs,
+                                            struct kiln__error *error);
+void kiln__intermediates_inputs_free(struct kiln__inputs *inputs);
 
 /* The content of one binding, to be freed whatever comes of it. */
 kiln_status kiln__copy_content(kiln_context *context, const struct kiln__binding *binding,
@@ -24,28 +24,28 @@ kiln_status kiln__copy_content(kiln_context *context, const struct kiln__binding
 
 /* Whether the device can hold every value at once, and something beside; else that is logged, with
  * what is not done (NULL: nothing is logged). */
-bool kiln__exposure_fits(const kiln_batch *batch, const char *undone);
+bool kiln__intermediates_fits(const kiln_batch *batch, const char *undone);
 
 /* Run a graph, if `checked` with kernels that look at every index. `lost`: the end could not be
  * awaited. Errors: those of a run; WRONG_RESULT for an index outside its memory. */
-kiln_status kiln__exposure_run(kiln_context *context, const struct kiln__graph *graph,
-                               struct kiln__bindings *bindings, bool checked, const char *call,
-                               bool *lost, struct kiln__error *error);
+kiln_status kiln__intermediates_run(kiln_context *context, const struct kiln__graph *graph,
+                                    struct kiln__bindings *bindings, bool checked, const char *call,
+                                    bool *lost, struct kiln__error *error);
 
 /* The batch's graph with every operation's value asked for, and where the values are. */
-struct kiln__exposure {
+struct kiln__intermediates {
     struct kiln__graph graph;
     struct kiln__bindings bindings;
 };
 
 /* What no result needs stays out. False without memory; to be freed then, too. */
-bool kiln__exposure_make(const struct kiln__inputs *inputs, const kiln_batch *batch,
-                         struct kiln__exposure *exposure);
-void kiln__exposure_free(struct kiln__exposure *exposure, bool lost);
+bool kiln__intermediates_make(const struct kiln__inputs *inputs, const kiln_batch *batch,
+                              struct kiln__intermediates *exposure);
+void kiln__intermediates_free(struct kiln__intermediates *exposure, bool lost);
 
 /* The value of each node in turn, as the device has it: *next counts what was asked for, from 0.
  * NULL: it was not. */
-const void *kiln__exposure_value(const struct kiln__exposure *exposure, uint32_t node,
-                                 size_t *next);
+const void *kiln__intermediates_value(const struct kiln__intermediates *exposure, uint32_t node,
+                                      size_t *next);
 
 #endif

@@ -57,12 +57,12 @@ static void find_leaving(const struct search *search, const struct kiln__graph *
         }
 }
 
-static void look_at_all(const struct search *search, const struct kiln__exposure *exposure)
+static void look_at_all(const struct search *search, const struct kiln__intermediates *exposure)
 {
     size_t next = 0;
     for (uint32_t i = 0; i < search->graph->nodes.count; i++) {
         const struct kiln__node *node = &search->graph->nodes.items[i];
-        const void *value = kiln__exposure_value(exposure, i, &next);
+        const void *value = kiln__intermediates_value(exposure, i, &next);
         if (kiln__node_is_input(node))
             value = exposure->bindings.inputs.items[node->binding].host;
         search->values[i] = value;
@@ -95,7 +95,7 @@ static struct found brought(const struct search *search, uint32_t index)
 /* What is only moved or put together is nobody's making. */
 static bool makes(const struct kiln__node *node)
 {
-    return !kiln__node_is_movement(node) && node->kind != KILN__PLACE &&
+    return !kiln__node_is_movement(node) && node->kind != KILN__INSERT_SLICE &&
            node->kind != KILN__CONSTANT && !kiln__node_is_input(node);
 }
 
@@ -110,8 +110,8 @@ static bool gets_out(const struct search *search, uint32_t index, bool nan)
 }
 
 /* Frees `what`. */
-static kiln_status blame(const struct search *search, uint32_t index, const char *call,
-                         struct kiln__text *what, struct kiln__error *error)
+static kiln_status nan_check_blame(const struct search *search, uint32_t index, const char *call,
+                                   struct kiln__text *what, struct kiln__error *error)
 {
     const struct kiln__node *node = &search->graph->nodes.items[index];
     struct kiln__text label = {0};
@@ -144,7 +144,7 @@ static kiln_status judge_value(const struct search *search, uint32_t index, cons
                    nan && before.infinite ? "no operand has one, only infinities"
                    : nan                  ? "no operand has one"
                                           : "all operands are finite");
-    return blame(search, index, call, &what, error);
+    return nan_check_blame(search, index, call, &what, error);
 }
 
 /* The first index of a gather or a scatter that is outside. Those of a gradient are the indices of
@@ -156,7 +156,7 @@ static kiln_status judge_indices(const struct search *search, uint32_t index, co
     bool scatter = node->kind == KILN__SCATTER;
     uint32_t number = call_of(search, index);
     bool gather = node->kind == KILN__GATHER && node->op == KILN__GATHER_OPEN;
-    if ((!gather && !scatter) || (number && search->labels->calls.items[number - 1].apart))
+    if ((!gather && !scatter) || (number && search->labels->calls.items[number - 1].unnamed))
         return KILN_OK;
     const uint32_t from = node->input[KILN__SCATTER_INDICES];
     const struct kiln__node *indices = &nodes[from];
@@ -177,7 +177,7 @@ static kiln_status judge_indices(const struct search *search, uint32_t index, co
         kiln__text_add(&what, "index %s is %.0f, and dimension %u of %s has %zu",
                        kiln__shape_position(&indices->shape, i).text, value, (unsigned)node->axis,
                        kiln__shape_text(shape).text, extent);
-        return blame(search, index, call, &what, error);
+        return nan_check_blame(search, index, call, &what, error);
     }
     return KILN_OK;
 }
@@ -197,7 +197,7 @@ static kiln_status judge(const struct search *search, const char *call, struct k
 /* ---- the whole ---- */
 
 static kiln_status search_values(const kiln_batch *batch, const uint32_t *of,
-                                 const struct kiln__exposure *exposure, const char *call,
+                                 const struct kiln__intermediates *exposure, const char *call,
                                  struct kiln__error *error)
 {
     size_t count = exposure->graph.nodes.count + 1;
@@ -220,30 +220,30 @@ static kiln_status search_values(const kiln_batch *batch, const uint32_t *of,
     return status;
 }
 
-bool kiln__values_wanted(const kiln_batch *batch)
+bool kiln__nan_check_wanted(const kiln_batch *batch)
 {
     return !batch->unvalidated && kiln__sample_next(&batch->context->check_values);
 }
 
-kiln_status kiln__values_check(const kiln_batch *batch, const uint32_t *of, const char *call,
-                               struct kiln__error *error)
+kiln_status kiln__nan_check(const kiln_batch *batch, const uint32_t *of, const char *call,
+                            struct kiln__error *error)
 {
     struct kiln__inputs inputs;
-    struct kiln__exposure exposure = {0};
-    if (!kiln__exposure_fits(batch, "values are not looked at"))
+    struct kiln__intermediates exposure = {0};
+    if (!kiln__intermediates_fits(batch, "values are not looked at"))
         return KILN_OK;
-    kiln_status status = kiln__inputs_copy(batch, &inputs, error);
+    kiln_status status = kiln__intermediates_inputs_copy(batch, &inputs, error);
     if (status)
         return status;
-    if (!kiln__exposure_make(&inputs, batch, &exposure))
+    if (!kiln__intermediates_make(&inputs, batch, &exposure))
         status =
             kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to look at values", call);
     if (!status)
-        status = kiln__exposure_run(batch->context, &exposure.graph, &exposure.bindings, false,
-                                    call, &inputs.lost, error);
+        status = kiln__intermediates_run(batch->context, &exposure.graph, &exposure.bindings, false,
+                                         call, &inputs.lost, error);
     if (!status)
         status = search_values(batch, of, &exposure, call, error);
-    kiln__exposure_free(&exposure, inputs.lost);
-    kiln__inputs_free(&inputs);
+    kiln__intermediates_free(&exposure, inputs.lost);
+    kiln__intermediates_inputs_free(&inputs);
     return status;
 }

@@ -9,12 +9,12 @@
 #include "session/context.h"
 
 /* Whether this run of the batch is one to look at. */
-bool kiln__values_wanted(const kiln_batch *batch);
+bool kiln__nan_check_wanted(const kiln_batch *batch);
 
 /* The batch itself must not run after an error, so that its buffers keep what they have. Sentences
  * tell node i by its number of[i]; NULL: by its own. Nothing is done where the device cannot hold
  * every value at once. Errors: BAD_VALUE; OUT_OF_HOST_MEMORY, DEVICE_ERROR. */
-kiln_status kiln__values_check(const kiln_batch *batch, const uint32_t *of, const char *call,
-                               struct kiln__error *error);
+kiln_status kiln__nan_check(const kiln_batch *batch, const uint32_t *of, const char *call,
+                            struct kiln__error *error);
 
 #endif

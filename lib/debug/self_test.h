@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels that a context's device has to prove right (plan/plan.h) before its plans use them: each
- * computes products whose sums are known exactly, in an OpenCL context of its own, which a fault
- * ends instead of the caller's. */
+/* Self-tests that kernels have to pass on a context's device (plan/plan.h) before its plans use
+ * them: each computes products whose sums are known exactly, in an OpenCL context of its own, which
+ * a fault ends instead of the caller's. */
 #ifndef KILN_DEBUG_SELF_TEST_H
 #define KILN_DEBUG_SELF_TEST_H
 
@@ -9,7 +9,7 @@
 #include "runtime/runtime.h"
 
 /* NULL without memory. It lives as long as the runtime. */
-struct kiln__prover *kiln__prover_create(struct kiln__runtime *runtime);
-void kiln__prover_destroy(struct kiln__prover *prover);
+struct kiln__self_tester *kiln__self_tester_create(struct kiln__runtime *runtime);
+void kiln__self_tester_destroy(struct kiln__self_tester *self_tester);
 
 #endif

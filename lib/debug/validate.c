@@ -19,10 +19,10 @@ static kiln_status no_memory(struct kiln__error *error)
     return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to validate the batch");
 }
 
-static bool fits(const kiln_batch *batch)
+static bool validate_fits(const kiln_batch *batch)
 {
-    return kiln__exposure_fits(batch,
-                               "indices are not checked, operations not validated one by one");
+    return kiln__intermediates_fits(batch,
+                                    "indices are not checked, operations not validated one by one");
 }
 
 /* ---- indices ---- */
@@ -98,8 +98,8 @@ static kiln_status check_indices(struct kiln__inputs *inputs, const kiln_batch *
 {
     struct kiln__bindings copies = {0};
     kiln_status status = copy_bindings(inputs, batch, &copies)
-                             ? kiln__exposure_run(batch->context, &batch->graph, &copies, true,
-                                                  call, &inputs->lost, error)
+                             ? kiln__intermediates_run(batch->context, &batch->graph, &copies, true,
+                                                       call, &inputs->lost, error)
                              : no_memory(error);
     free_copies(batch, &copies, inputs->lost);
     return status;
@@ -111,11 +111,11 @@ kiln_status kiln__validate_begin(struct kiln__inputs *inputs, const kiln_batch *
     *inputs = (struct kiln__inputs){0};
     if (batch->unvalidated || !kiln__sample_next(&batch->context->validate))
         return KILN_OK;
-    kiln_status status = kiln__inputs_copy(batch, inputs, error);
-    if (!status && fits(batch))
+    kiln_status status = kiln__intermediates_inputs_copy(batch, inputs, error);
+    if (!status && validate_fits(batch))
         status = check_indices(inputs, batch, call, error);
     if (status)
-        kiln__inputs_free(inputs);
+        kiln__intermediates_inputs_free(inputs);
     return status;
 }
 
@@ -255,7 +255,7 @@ static kiln_status compare_results(const struct kiln__inputs *inputs, const kiln
 
 /* Beside the device's values what the host has from these. */
 struct comparison {
-    struct kiln__exposure exposure;
+    struct kiln__intermediates exposure;
     struct kiln__reference given; /* per node: the device's values */
     double **unknown; /* per node: INFINITY where its value is undefined, else 0; or NULL */
 };
@@ -264,7 +264,7 @@ static bool make_comparison(const struct kiln__inputs *inputs, const kiln_batch 
                             struct comparison *comparison)
 {
     size_t count = batch->graph.nodes.count;
-    bool made = kiln__exposure_make(inputs, batch, &comparison->exposure);
+    bool made = kiln__intermediates_make(inputs, batch, &comparison->exposure);
     comparison->given.values = calloc(count + 1, sizeof(double *));
     comparison->given.count = comparison->given.values ? count : 0;
     comparison->unknown = calloc(count + 1, sizeof(double *));
@@ -277,7 +277,7 @@ static void free_comparison(struct comparison *comparison, bool lost)
         free(comparison->unknown[i]);
     free(comparison->unknown);
     kiln__reference_free(&comparison->given);
-    kiln__exposure_free(&comparison->exposure, lost);
+    kiln__intermediates_free(&comparison->exposure, lost);
 }
 
 /* Keeps `allowed` for a node of which some elements have no bound, as beside the part of a place
@@ -332,17 +332,17 @@ static kiln_status compare_operations(struct kiln__inputs *inputs, const kiln_ba
                                       const char *call, struct kiln__error *error)
 {
     struct comparison comparison = {0};
-    const struct kiln__exposure *exposure = &comparison.exposure;
+    const struct kiln__intermediates *exposure = &comparison.exposure;
     size_t next = 0;
     double denormal = denormal_of(&batch->context->runtime);
     kiln_status status = make_comparison(inputs, batch, &comparison) ? KILN_OK : no_memory(error);
     if (!status)
-        status =
-            kiln__exposure_run(batch->context, &comparison.exposure.graph,
-                               &comparison.exposure.bindings, true, call, &inputs->lost, error);
+        status = kiln__intermediates_run(batch->context, &comparison.exposure.graph,
+                                         &comparison.exposure.bindings, true, call, &inputs->lost,
+                                         error);
     for (uint32_t i = 0; i < exposure->graph.nodes.count && !status; i++) {
         const struct kiln__node *node = &exposure->graph.nodes.items[i];
-        const void *found = kiln__exposure_value(exposure, i, &next);
+        const void *found = kiln__intermediates_value(exposure, i, &next);
         if (found || kiln__node_is_input(node) || node->kind == KILN__CONSTANT)
             status = compare_node(inputs, &comparison, i, found, denormal, call, error);
     }
@@ -361,9 +361,9 @@ kiln_status kiln__validate_end(struct kiln__inputs *inputs, const kiln_batch *ba
     kiln_status status = kiln__batch_await(batch, call, &of_results);
     if (!status)
         status = compare_results(inputs, batch, call, &of_results);
-    if ((!status || status == KILN_WRONG_RESULT) && fits(batch))
+    if ((!status || status == KILN_WRONG_RESULT) && validate_fits(batch))
         compare_operations(inputs, batch, call, &of_operations);
-    kiln__inputs_free(inputs);
+    kiln__intermediates_inputs_free(inputs);
     /* An operation says more than a result. */
     const struct kiln__error *first = &of_results;
     if (of_operations.status == KILN_WRONG_RESULT || !of_results.status)

@@ -21,14 +21,16 @@ enum kiln__kernel_trait {
     KILN__KERNEL_HOPPER = 8,  /* or of this one alone */
     KILN__KERNEL_PROVED = 16, /* used where a self-test has found it right (debug/self_test.h) */
     /* What it can do: */
-    KILN__KERNEL_STEPS = 32,    /* the group's steps before a product and after it */
-    KILN__KERNEL_FRUGAL = 64,   /* needs no f32 workspace when the epilogue writes every result */
-    KILN__KERNEL_FETCHES = 128, /* implicit im2col: loads operand A from the image, not a copy */
-    KILN__KERNEL_ALIKE = 256,   /* batch-invariant: the order of additions depends on k alone, and
-                                   is the same in all batch-invariant rows that a device uses */
-    KILN__KERNEL_WHOLE = 512,   /* exact integer sums of any depth */
-    KILN__KERNEL_SCALES = 1024, /* finds the scales of an attention's rows as well */
-    KILN__KERNEL_PAIR = 2048    /* two results of a gradient at once */
+    KILN__KERNEL_STEPS = 32, /* the group's steps before a product and after it */
+    KILN__KERNEL_NO_WORKSPACE =
+        64,                    /* needs no f32 workspace when the epilogue writes every result */
+    KILN__KERNEL_IM2COL = 128, /* implicit im2col: loads operand A from the image, not a copy */
+    KILN__KERNEL_BATCH_INVARIANT =
+        256, /* batch-invariant: the order of additions depends on k alone, and
+      is the same in all batch-invariant rows that a device uses */
+    KILN__KERNEL_EXACT_INTEGERS = 512, /* exact integer sums of any depth */
+    KILN__KERNEL_SCALES = 1024,        /* finds the scales of an attention's rows as well */
+    KILN__KERNEL_PAIR = 2048           /* two results of a gradient at once */
 };
 
 struct kiln__kernel_row {

@@ -85,7 +85,7 @@ static const struct row {
     /* clang-format on */
 };
 
-static bool fits(const struct row *row, const kiln_device_info *info)
+static bool traits_fits(const struct row *row, const kiln_device_info *info)
 {
     return (!row->platform || strstr(info->platform, row->platform)) &&
            (!row->device || strstr(info->name, row->device)) &&
@@ -97,7 +97,7 @@ static bool fits(const struct row *row, const kiln_device_info *info)
 static const struct row *row_of(const kiln_device_info *info)
 {
     const struct row *row = rows;
-    while (!fits(row, info))
+    while (!traits_fits(row, info))
         row++;
     return row;
 }

@@ -95,7 +95,8 @@ bool kiln__tunable_takes(const struct kiln__device *device, const struct kiln__t
 }
 
 /* Which one the words begin with, or NULL. */
-static const struct kiln__tunable *find(const struct kiln__device *device, const char *words)
+static const struct kiln__tunable *tunables_find(const struct kiln__device *device,
+                                                 const char *words)
 {
     const struct kiln__tunable *tunable;
     size_t length = strcspn(words, " =,\n");
@@ -122,7 +123,7 @@ static unsigned value_of(const struct kiln__tunable *tunable, const char *word)
 bool kiln__tunable_apply(const struct kiln__device *device, const char *words,
                          struct kiln__traits *traits)
 {
-    const struct kiln__tunable *tunable = find(device, words);
+    const struct kiln__tunable *tunable = tunables_find(device, words);
     size_t length = strcspn(words, " =,\n");
     if (!tunable || (words[length] != ' ' && words[length] != '='))
         return false;
@@ -141,7 +142,7 @@ static bool apply_words(const struct kiln__device *device, const char *words, bo
 {
     bool all = *words;
     while (*words) {
-        const struct kiln__tunable *tunable = find(device, words);
+        const struct kiln__tunable *tunable = tunables_find(device, words);
         all = all && ((alike && tunable && tunable->reorders) ||
                       kiln__tunable_apply(device, words, traits));
         words += strcspn(words, ",");

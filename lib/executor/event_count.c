@@ -20,61 +20,62 @@ static long call(atomic_uint *word, int what, unsigned value, const struct times
                    FUTEX_BITSET_MATCH_ANY);
 }
 
-bool kiln__bell_create(struct kiln__bell *bell)
+bool kiln__event_count_create(struct kiln__event_count *event_count)
 {
-    atomic_init(&bell->rings, 0);
+    atomic_init(&event_count->count, 0);
     return true;
 }
 
-void kiln__bell_destroy(struct kiln__bell *bell)
+void kiln__event_count_destroy(struct kiln__event_count *event_count)
 {
-    (void)bell;
+    (void)event_count;
 }
 
 /* The moment is one of the monotonic clock. */
-bool kiln__bell_wait(struct kiln__bell *bell, unsigned rings, int64_t until)
+bool kiln__event_count_wait(struct kiln__event_count *event_count, unsigned count, int64_t until)
 {
     const struct timespec time = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
-    return !call(&bell->rings, FUTEX_WAIT_BITSET, rings, until == KILN__NEVER ? NULL : &time) ||
+    return !call(&event_count->count, FUTEX_WAIT_BITSET, count,
+                 until == KILN__NEVER ? NULL : &time) ||
            errno != ETIMEDOUT;
 }
 
-void kiln__bell_ring(struct kiln__bell *bell)
+void kiln__event_count_notify(struct kiln__event_count *event_count)
 {
-    atomic_fetch_add(&bell->rings, 1);
-    call(&bell->rings, FUTEX_WAKE, INT_MAX, NULL);
+    atomic_fetch_add(&event_count->count, 1);
+    call(&event_count->count, FUTEX_WAKE, INT_MAX, NULL);
 }
 
 #else
 
-bool kiln__bell_create(struct kiln__bell *bell)
+bool kiln__event_count_create(struct kiln__event_count *event_count)
 {
-    atomic_init(&bell->rings, 0);
-    return !pthread_mutex_init(&bell->lock, NULL) && kiln__cond_create(&bell->rung);
+    atomic_init(&event_count->count, 0);
+    return !pthread_mutex_init(&event_count->lock, NULL) && kiln__cond_create(&event_count->rung);
 }
 
-void kiln__bell_destroy(struct kiln__bell *bell)
+void kiln__event_count_destroy(struct kiln__event_count *event_count)
 {
-    pthread_cond_destroy(&bell->rung);
-    pthread_mutex_destroy(&bell->lock);
+    pthread_cond_destroy(&event_count->rung);
+    pthread_mutex_destroy(&event_count->lock);
 }
 
-bool kiln__bell_wait(struct kiln__bell *bell, unsigned rings, int64_t until)
+bool kiln__event_count_wait(struct kiln__event_count *event_count, unsigned count, int64_t until)
 {
     int late = 0;
-    pthread_mutex_lock(&bell->lock);
-    while (atomic_load(&bell->rings) == rings && !late)
-        late = kiln__cond_wait_until(&bell->rung, &bell->lock, until);
-    pthread_mutex_unlock(&bell->lock);
+    pthread_mutex_lock(&event_count->lock);
+    while (atomic_load(&event_count->count) == count && !late)
+        late = kiln__cond_wait_until(&event_count->rung, &event_count->lock, until);
+    pthread_mutex_unlock(&event_count->lock);
     return !late;
 }
 
-void kiln__bell_ring(struct kiln__bell *bell)
+void kiln__event_count_notify(struct kiln__event_count *event_count)
 {
-    pthread_mutex_lock(&bell->lock);
-    atomic_fetch_add(&bell->rings, 1);
-    pthread_mutex_unlock(&bell->lock);
-    pthread_cond_broadcast(&bell->rung);
+    pthread_mutex_lock(&event_count->lock);
+    atomic_fetch_add(&event_count->count, 1);
+    pthread_mutex_unlock(&event_count->lock);
+    pthread_cond_broadcast(&event_count->rung);
 }
 
 #endif

@@ -49,7 +49,7 @@ void kiln__executor_admit(kiln_executor *executor)
     kiln_future *request = kiln__inbox_empty(&executor->inbox);
     for (kiln_future *next; request; request = next) {
         next = request->next;
-        kiln__queue_push(&executor->queue, request);
+        kiln__request_queue_push(&executor->queue, request);
         executor->counts.requests++;
     }
 }
@@ -70,15 +70,15 @@ static uint64_t find_next(const kiln_executor *executor, size_t most, bool idle)
 static uint64_t find_alarm(const kiln_executor *executor)
 {
     bool sleeps = false, idle = false;
-    for (size_t i = 0; i < executor->lane_count; i++) {
-        const struct kiln__lane *lane = &executor->lanes[i];
-        bool one = lane->waiting && !lane->called;
+    for (size_t i = 0; i < executor->device_queue_count; i++) {
+        const struct kiln__device_queue *device_queue = &executor->device_queues[i];
+        bool one = device_queue->waiting && !device_queue->called;
         sleeps = sleeps || one;
-        idle = idle || (one && !lane->running);
+        idle = idle || (one && !device_queue->running);
     }
     if (!sleeps)
         return KILN__NO_ALARM;
-    size_t most = kiln__queue_most(&executor->queue);
+    size_t most = kiln__request_queue_most(&executor->queue);
     uint64_t next = find_next(executor, most, idle);
     return next == KILN__NO_ALARM ? next : executor->queue.rows + next - most;
 }
@@ -91,13 +91,14 @@ bool kiln__executor_set_alarm(kiln_executor *executor)
 static void call_workers(kiln_executor *executor, int64_t now)
 {
     int64_t again;
-    for (size_t i = 0; i < executor->lane_count; i++) {
-        struct kiln__lane *lane = &executor->lanes[i];
-        if (!lane->waiting || lane->called)
+    for (size_t i = 0; i < executor->device_queue_count; i++) {
+        struct kiln__device_queue *device_queue = &executor->device_queues[i];
+        if (!device_queue->waiting || device_queue->called)
             continue;
-        lane->called = kiln__lane_decide(executor, lane, now, &again) || again < lane->wakes;
-        if (lane->called)
-            pthread_cond_signal(&lane->work);
+        device_queue->called = kiln__device_queue_decide(executor, device_queue, now, &again) ||
+                               again < device_queue->wakes;
+        if (device_queue->called)
+            pthread_cond_signal(&device_queue->work);
     }
 }
 
@@ -111,8 +112,8 @@ void kiln__executor_wake(kiln_executor *executor, int64_t now)
 
 void kiln__executor_wake_all(kiln_executor *executor)
 {
-    for (size_t i = 0; i < executor->lane_count; i++)
-        pthread_cond_broadcast(&executor->lanes[i].work);
+    for (size_t i = 0; i < executor->device_queue_count; i++)
+        pthread_cond_broadcast(&executor->device_queues[i].work);
     pthread_cond_broadcast(&executor->room);
 }
 
@@ -207,43 +208,43 @@ static bool make_lock(pthread_mutex_t *lock)
 #endif
 }
 
-static bool allocate(kiln_executor *executor, size_t n)
+static bool executor_allocate(kiln_executor *executor, size_t n)
 {
-    executor->lanes = calloc(n, sizeof *executor->lanes);
+    executor->device_queues = calloc(n, sizeof *executor->device_queues);
     executor->workers = calloc(n * KILN__WORKERS, sizeof *executor->workers);
-    if (!executor->lanes || !executor->workers)
+    if (!executor->device_queues || !executor->workers)
         return false;
     bool done = make_lock(&executor->lock) && kiln__cond_create(&executor->room) &&
                 kiln__cond_create(&executor->over);
     for (size_t i = 0; i < n && done; i++)
-        done = kiln__cond_create(&executor->lanes[i].work);
-    for (size_t i = 0; i < KILN__BELLS && done; i++)
-        done = kiln__bell_create(&executor->bells[i]);
-    executor->lane_count = n;
+        done = kiln__cond_create(&executor->device_queues[i].work);
+    for (size_t i = 0; i < KILN__EVENT_COUNTS && done; i++)
+        done = kiln__event_count_create(&executor->event_counts[i]);
+    executor->device_queue_count = n;
     return done;
 }
 
 /* What an executor without workers and futures still has. */
-static void destroy(kiln_executor *executor)
+static void executor_destroy(kiln_executor *executor)
 {
-    for (size_t i = 0; i < executor->lane_count; i++)
-        pthread_cond_destroy(&executor->lanes[i].work);
-    for (size_t i = 0; i < KILN__BELLS && executor->lane_count; i++)
-        kiln__bell_destroy(&executor->bells[i]);
-    if (executor->lane_count) {
+    for (size_t i = 0; i < executor->device_queue_count; i++)
+        pthread_cond_destroy(&executor->device_queues[i].work);
+    for (size_t i = 0; i < KILN__EVENT_COUNTS && executor->device_queue_count; i++)
+        kiln__event_count_destroy(&executor->event_counts[i]);
+    if (executor->device_queue_count) {
         pthread_cond_destroy(&executor->over);
         pthread_cond_destroy(&executor->room);
         pthread_mutex_destroy(&executor->lock);
     }
     free(executor->workers);
-    free(executor->lanes);
+    free(executor->device_queues);
     free(executor);
 }
 
 void kiln__executor_drop(kiln_executor *executor, size_t references)
 {
     if (atomic_fetch_sub(&executor->references, references) == references)
-        destroy(executor);
+        executor_destroy(executor);
 }
 
 /* Nobody submits any more: futures that somebody still holds are not put on a shelf again. */
@@ -256,32 +257,32 @@ void kiln__executor_leave(kiln_executor *executor)
 static void open_lane(kiln_executor *executor, size_t i, kiln_context *context)
 {
     kiln_device_info info;
-    struct kiln__lane *lane = &executor->lanes[i];
+    struct kiln__device_queue *device_queue = &executor->device_queues[i];
     kiln_context_retain(context);
-    lane->context = context;
-    lane->wakes = KILN__NEVER;
+    device_queue->context = context;
+    device_queue->wakes = KILN__NEVER;
     if (!kiln_context_device(context, &info))
-        memcpy(lane->device, info.name, sizeof lane->device);
+        memcpy(device_queue->device, info.name, sizeof device_queue->device);
     for (size_t k = 0; k < KILN__WORKERS; k++)
         executor->workers[i * KILN__WORKERS + k] =
-            (struct kiln__worker){.executor = executor, .lane = lane};
+            (struct kiln__worker){.executor = executor, .device_queue = device_queue};
 }
 
-static kiln_status record(kiln_executor *executor)
+static kiln_status executor_record(kiln_executor *executor)
 {
     kiln_status status = KILN_OK;
-    for (size_t i = 0; i < executor->lane_count * KILN__WORKERS && !status; i++) {
+    for (size_t i = 0; i < executor->device_queue_count * KILN__WORKERS && !status; i++) {
         struct kiln__worker *worker = &executor->workers[i];
-        status = kiln__slots_record(&worker->slots, &executor->model, worker->lane->context,
+        status = kiln__slots_record(&worker->slots, &executor->model, worker->device_queue->context,
                                     i / KILN__WORKERS, executor->options.prepare != 0);
     }
     return status;
 }
 
 /* Signals are for the program's own threads. */
-static kiln_status start(kiln_executor *executor)
+static kiln_status executor_start(kiln_executor *executor)
 {
-    size_t all = executor->lane_count * KILN__WORKERS, made = 0;
+    size_t all = executor->device_queue_count * KILN__WORKERS, made = 0;
     sigset_t every, before;
     int error = 0;
     sigfillset(&every);
@@ -304,14 +305,14 @@ static kiln_status start(kiln_executor *executor)
 /* Of an executor that nobody has seen. */
 static void abandon(kiln_executor *executor)
 {
-    size_t made = executor->thread_count, all = executor->lane_count * KILN__WORKERS;
+    size_t made = executor->thread_count, all = executor->device_queue_count * KILN__WORKERS;
     for (size_t i = made; i < all; i++)
         kiln__slots_free(&executor->workers[i].slots);
     for (size_t i = 0; i < made; i++)
         pthread_join(executor->workers[i].thread, NULL);
-    for (size_t i = 0; i < executor->lane_count && !made; i++)
-        kiln_context_release(executor->lanes[i].context); /* else the last worker does */
-    destroy(executor);
+    for (size_t i = 0; i < executor->device_queue_count && !made; i++)
+        kiln_context_release(executor->device_queues[i].context); /* else the last worker does */
+    executor_destroy(executor);
 }
 
 kiln_status kiln_executor_create(kiln_context *const *contexts, size_t n, const kiln_model *model,
@@ -335,15 +336,15 @@ kiln_status kiln_executor_create(kiln_context *const *contexts, size_t n, const 
     atomic_store(&executor->references, 1);
     status =
         kiln__model_check(model, options.max_batch, options.close_lengths != 0, &executor->model);
-    if (!status && !(kiln__forks_watch() && allocate(executor, n)))
+    if (!status && !(kiln__forks_watch() && executor_allocate(executor, n)))
         status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", create_call);
     for (size_t i = 0; i < n && !status; i++)
         open_lane(executor, i, contexts[i]);
     if (!status)
-        status = record(executor);
+        status = executor_record(executor);
     executor->started = kiln__now();
     if (!status)
-        status = start(executor);
+        status = executor_start(executor);
     if (status) {
         abandon(executor);
         return status;
@@ -355,7 +356,7 @@ kiln_status kiln_executor_create(kiln_context *const *contexts, size_t n, const 
 /* ---- ending ---- */
 
 /* Under the lock. */
-static void stop(kiln_executor *executor, kiln_shutdown how, struct kiln__told *told)
+static void executor_stop(kiln_executor *executor, kiln_shutdown how, struct kiln__told *told)
 {
     atomic_store(&executor->stopping, true);
     kiln__executor_admit(executor);
@@ -365,7 +366,7 @@ static void stop(kiln_executor *executor, kiln_shutdown how, struct kiln__told *
 }
 
 /* Join the threads, or, in one of them, let them go. The caller has claimed them. */
-static void part(kiln_executor *executor)
+static void executor_part(kiln_executor *executor)
 {
     for (size_t i = 0; i < executor->thread_count; i++)
         if (kiln__in_worker())
@@ -384,7 +385,7 @@ static void await_end(kiln_executor *executor)
     executor->claimed = true;
     pthread_mutex_unlock(&executor->lock);
     if (claim)
-        part(executor);
+        executor_part(executor);
 }
 
 kiln_status kiln_executor_shutdown(kiln_executor *executor, kiln_shutdown how)
@@ -398,7 +399,7 @@ kiln_status kiln_executor_shutdown(kiln_executor *executor, kiln_shutdown how)
                           "kiln_executor_shutdown: %d is no way to shut down", (int)how);
     pthread_mutex_lock(&executor->lock);
     atomic_fetch_add(&executor->holders, 1); /* a callback may release the last handle */
-    stop(executor, how, &told);
+    executor_stop(executor, how, &told);
     pthread_mutex_unlock(&executor->lock);
     kiln__future_tell(executor, &told);
     if (!kiln__in_worker())
@@ -425,14 +426,14 @@ void kiln_executor_release(kiln_executor *executor)
     bool last = --executor->handles == 0;
     bool detach = last && kiln__in_worker() && !executor->claimed;
     if (last)
-        stop(executor, KILN_SHUTDOWN_DRAIN, &told);
+        executor_stop(executor, KILN_SHUTDOWN_DRAIN, &told);
     if (detach)
         executor->claimed = true;
     pthread_mutex_unlock(&executor->lock);
     if (!last)
         return;
     if (detach)
-        part(executor);
+        executor_part(executor);
     else if (!kiln__in_worker())
         await_end(executor);
     kiln__executor_leave(executor);

@@ -6,10 +6,10 @@
  *     device_queue.c  whether a context is to take a batch now
  *
  * While one worker of a context waits for its batch, the other gathers the next, and may upload and
- * run it: batches run apart. One lock guards everything that is neither a worker's own nor atomic;
- * nobody copies rows, runs a batch or calls back under it. Whoever submits a request, waits for it,
- * asks about it or lets go of it does without, as long as nobody is to be woken: workers take it,
- * for a whole batch at a time. */
+ * run it: batches are independent. One lock guards everything that is neither a worker's own nor
+ * atomic; nobody copies rows, runs a batch or calls back under it. Whoever submits a request, waits
+ * for it, asks about it or lets go of it does without, as long as nobody is to be woken: workers
+ * take it, for a whole batch at a time. */
 #ifndef KILN_EXECUTOR_EXECUTOR_H
 #define KILN_EXECUTOR_EXECUTOR_H
 
@@ -27,7 +27,7 @@
 
 #define KILN__WORKERS 2 /* of a context */
 #define KILN__SHELVES 8
-#define KILN__BELLS 16
+#define KILN__EVENT_COUNTS 16
 #define KILN__MOST_CONTEXTS 64
 
 /* Why a batch goes out. */
@@ -41,7 +41,7 @@ enum kiln__flush {
 };
 
 /* A context and what is known of it. */
-struct kiln__lane {
+struct kiln__device_queue {
     kiln_context *context;
     char device[128];
     pthread_cond_t work; /* its workers wait here */
@@ -66,7 +66,7 @@ struct kiln__lane {
 
 struct kiln__worker {
     struct kiln_executor *executor;
-    struct kiln__lane *lane;
+    struct kiln__device_queue *device_queue;
     pthread_t thread;
     struct kiln__slots slots;           /* its own, as what follows */
     struct kiln__histogram wait, total; /* of the batch at hand */
@@ -83,7 +83,7 @@ struct kiln__shelf {
 
 struct kiln_executor {
     struct kiln__inbox inbox;
-    struct kiln__bell bells[KILN__BELLS]; /* for those who wait for futures */
+    struct kiln__event_count event_counts[KILN__EVENT_COUNTS]; /* for those who wait for futures */
     struct kiln__shelf shelves[KILN__SHELVES];
     pthread_mutex_t lock; /* guards all that follows and is not set once */
     pthread_cond_t room;  /* of the queue; or shut down */
@@ -94,9 +94,9 @@ struct kiln_executor {
     int64_t started;
     kiln_executor_options options;
     struct kiln__model model;
-    size_t lane_count;
-    struct kiln__lane *lanes;
-    struct kiln__worker *workers; /* KILN__WORKERS for each lane */
+    size_t device_queue_count;
+    struct kiln__device_queue *device_queues;
+    struct kiln__worker *workers; /* KILN__WORKERS for each device queue */
 
     atomic_size_t holders;    /* all handles together, each worker */
     atomic_size_t references; /* all holders together, each future, on a shelf or not */
@@ -109,7 +109,7 @@ struct kiln_executor {
     unsigned alive;  /* workers */
     unsigned active; /* of them, those with a batch: it may come back to the queue */
 
-    struct kiln__queue queue;
+    struct kiln__request_queue queue;
 
     /* metrics; what is asked for otherwise is not counted here */
     kiln_executor_stats counts;
@@ -139,9 +139,11 @@ void *kiln__worker_main(void *argument); /* a worker */
 
 /* ---- all of these under the lock ---- */
 
-/* Whether a worker of the lane should take a batch now; if not, *again is when to look again. */
-enum kiln__flush kiln__lane_decide(kiln_executor *executor, struct kiln__lane *lane, int64_t now,
-                                   int64_t *again);
+/* Whether a worker of the device queue should take a batch now; if not, *again is when to ask
+ * again. */
+enum kiln__flush kiln__device_queue_decide(kiln_executor *executor,
+                                           struct kiln__device_queue *device_queue, int64_t now,
+                                           int64_t *again);
 
 /* Move requests from the inbox to the queue. */
 void kiln__executor_admit(kiln_executor *executor);
@@ -155,21 +157,24 @@ void kiln__executor_wake_all(kiln_executor *executor);
 
 /* Expected nanoseconds of a batch of that size: those of the nearest measured size, else from
  * another context's, else 1 per row. And the time at which the running batches should end. */
-int64_t kiln__lane_cost(const kiln_executor *executor, const struct kiln__lane *lane,
-                        unsigned size);
-int64_t kiln__lane_free(const struct kiln__lane *lane, int64_t now);
+int64_t kiln__device_queue_cost(const kiln_executor *executor,
+                                const struct kiln__device_queue *device_queue, unsigned size);
+int64_t kiln__device_queue_free(const struct kiln__device_queue *device_queue, int64_t now);
 
 /* The most rows of a length that the next batch is to have: a few that do not fit a smaller size
  * wait for the one after it where that costs less than a larger size mostly of nobody's rows. */
-size_t kiln__lane_most(const kiln_executor *executor, const struct kiln__lane *lane,
-                       unsigned length);
+size_t kiln__device_queue_most(const kiln_executor *executor,
+                               const struct kiln__device_queue *device_queue, unsigned length);
 
-void kiln__lane_begin(struct kiln__lane *lane, unsigned size, int64_t now);
-void kiln__lane_end(struct kiln__lane *lane, int64_t now);
-void kiln__lane_measured(struct kiln__lane *lane, unsigned size, int64_t took);
-void kiln__lane_failed(kiln_executor *executor, struct kiln__lane *lane, int64_t now);
+void kiln__device_queue_begin(struct kiln__device_queue *device_queue, unsigned size, int64_t now);
+void kiln__device_queue_end(struct kiln__device_queue *device_queue, int64_t now);
+void kiln__device_queue_measured(struct kiln__device_queue *device_queue, unsigned size,
+                                 int64_t took);
+void kiln__device_queue_failed(kiln_executor *executor, struct kiln__device_queue *device_queue,
+                               int64_t now);
 
-/* Whether a lane other than this one is in service. */
-bool kiln__lane_has_other(const kiln_executor *executor, const struct kiln__lane *lane);
+/* Whether another device queue is in service. */
+bool kiln__device_queue_has_other(const kiln_executor *executor,
+                                  const struct kiln__device_queue *device_queue);
 
 #endif

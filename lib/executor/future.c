@@ -17,7 +17,7 @@
 /* ---- lives ---- */
 
 /* Its memory's places, and a sentence of an error, come after it. */
-static kiln_future *make(kiln_executor *executor)
+static kiln_future *future_make(kiln_executor *executor)
 {
     size_t parts = executor->model.input_count + executor->model.output_count;
     size_t bytes = sizeof(kiln_future) + parts * sizeof(void *);
@@ -30,7 +30,7 @@ static kiln_future *make(kiln_executor *executor)
     return future;
 }
 
-static void destroy(kiln_future *future)
+static void future_destroy(kiln_future *future)
 {
     pthread_mutex_destroy(&future->lock);
     free(future);
@@ -59,7 +59,7 @@ static kiln_future *take_from(struct kiln__shelf *shelf, kiln_executor *executor
     if (future)
         shelf->spare = future->next;
     atomic_flag_clear_explicit(&shelf->taken, memory_order_release);
-    if (future || !(future = make(executor)))
+    if (future || !(future = future_make(executor)))
         return future;
     future->shelf = shelf;
     atomic_fetch_add(&executor->references, 1);
@@ -87,7 +87,7 @@ static size_t close_shelf(struct kiln__shelf *shelf)
     for (int i = 0; i < 2; i++)
         for (kiln_future *future = lists[i], *next; future; future = next) {
             next = future->next;
-            destroy(future);
+            future_destroy(future);
             count++;
         }
     return count;
@@ -109,7 +109,7 @@ void kiln__future_put_back(kiln_future *future)
     kiln_future *newest = atomic_load(&shelf->newest);
     do {
         if (newest == &closed) {
-            destroy(future);
+            future_destroy(future);
             kiln__executor_drop(executor, 1);
             return;
         }
@@ -192,21 +192,21 @@ void kiln__executor_count(kiln_executor *executor, kiln_status status, size_t re
 void kiln__future_complete(kiln_future *future, const struct kiln__error *error,
                            struct kiln__told *told)
 {
-    unsigned bell = 1u << future->bell;
+    unsigned event_count = 1u << future->event_count;
     if (error) {
         future->status = error->status;
         memcpy(future->sentence, error->text, sizeof error->text);
     }
     unsigned passed = atomic_fetch_or(&future->passed, KILN__FUTURE_DONE);
     if (passed & KILN__FUTURE_AWAITED)
-        told->bells |= bell;
+        told->event_counts |= event_count;
     if (passed & KILN__FUTURE_HEARD)
         kiln__list_push(&told->heard, future);
     else if (passed & KILN__FUTURE_RELEASED)
         kiln__future_put_back(future);
 }
 
-static void tell(kiln_future *future)
+static void future_tell(kiln_future *future)
 {
     pthread_mutex_lock(&future->lock);
     raise_descriptor(future);
@@ -220,12 +220,12 @@ static void tell(kiln_future *future)
 
 void kiln__future_tell(kiln_executor *executor, struct kiln__told *told)
 {
-    for (unsigned i = 0; told->bells >> i; i++)
-        if (told->bells >> i & 1)
-            kiln__bell_ring(&executor->bells[i]);
+    for (unsigned i = 0; told->event_counts >> i; i++)
+        if (told->event_counts >> i & 1)
+            kiln__event_count_notify(&executor->event_counts[i]);
     for (kiln_future *future = told->heard.first, *next; future; future = next) {
         next = future->next;
-        tell(future);
+        future_tell(future);
     }
     *told = (struct kiln__told){0};
 }
@@ -233,7 +233,7 @@ void kiln__future_tell(kiln_executor *executor, struct kiln__told *told)
 static void leave_queue(kiln_future *future)
 {
     kiln_executor *executor = future->executor;
-    kiln__queue_remove(&executor->queue, future);
+    kiln__request_queue_remove(&executor->queue, future);
     kiln__inbox_leave(&executor->inbox, 1, future->rows);
     pthread_cond_broadcast(&executor->room);
 }
@@ -265,14 +265,14 @@ void kiln__future_expire(kiln_future *future, struct kiln__told *told)
 
 void kiln__future_cancel_all(kiln_executor *executor, struct kiln__told *told)
 {
-    for (kiln_future *future; (future = kiln__queue_first(&executor->queue));)
+    for (kiln_future *future; (future = kiln__request_queue_first(&executor->queue));)
         end_queued(future, KILN_CANCELLED, "the executor was shut down while the request waited",
                    told);
 }
 
 /* ---- asking ---- */
 
-static kiln_status check(const kiln_future *future, const char *call)
+static kiln_status future_check(const kiln_future *future, const char *call)
 {
     if (!future)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: future is NULL", call);
@@ -307,16 +307,16 @@ static void look_at_deadline(kiln_future *future)
 /* Until it has completed, its deadline passes in the queue, or it is so late: then true. */
 static bool sleep_until(kiln_future *future, int64_t until)
 {
-    struct kiln__bell *bell = &future->executor->bells[future->bell];
+    struct kiln__event_count *event_count = &future->executor->event_counts[future->event_count];
     int64_t next = until;
     bool late = false;
     while (!late) {
-        unsigned rings = atomic_load(&bell->rings);
+        unsigned count = atomic_load(&event_count->count);
         if (!listen_to(future, KILN__FUTURE_AWAITED))
             return false;
         bool queued = kiln__future_is_queued(future);
         next = queued && future->deadline < until ? future->deadline : until;
-        late = !kiln__bell_wait(bell, rings, next);
+        late = !kiln__event_count_wait(event_count, count, next);
     }
     return next == until;
 }
@@ -350,13 +350,13 @@ static kiln_status wait(kiln_future *future, int64_t until, const char *call)
 
 kiln_status kiln_future_wait(kiln_future *future)
 {
-    kiln_status status = check(future, "kiln_future_wait");
+    kiln_status status = future_check(future, "kiln_future_wait");
     return status ? status : wait(future, KILN__NEVER, "kiln_future_wait");
 }
 
 kiln_status kiln_future_wait_for(kiln_future *future, uint64_t timeout_us)
 {
-    kiln_status status = check(future, "kiln_future_wait_for");
+    kiln_status status = future_check(future, "kiln_future_wait_for");
     int64_t until = KILN__NEVER;
     if (timeout_us < (uint64_t)INT64_MAX / 2000)
         until = kiln__now() + (int64_t)timeout_us * 1000;
@@ -365,13 +365,13 @@ kiln_status kiln_future_wait_for(kiln_future *future, uint64_t timeout_us)
 
 kiln_status kiln_future_poll(kiln_future *future)
 {
-    kiln_status status = check(future, "kiln_future_poll");
+    kiln_status status = future_check(future, "kiln_future_poll");
     return status ? status : poll_as(future, "kiln_future_poll");
 }
 
 kiln_status kiln_future_notify(kiln_future *future, kiln_future_callback callback, void *user)
 {
-    kiln_status status = check(future, "kiln_future_notify");
+    kiln_status status = future_check(future, "kiln_future_notify");
     if (status)
         return status;
     if (!callback)
@@ -406,7 +406,7 @@ kiln_status kiln_future_descriptor(kiln_future *future, int *descriptor)
 {
     if (descriptor)
         *descriptor = -1;
-    kiln_status status = check(future, "kiln_future_descriptor");
+    kiln_status status = future_check(future, "kiln_future_descriptor");
     if (status)
         return status;
     if (!descriptor)
@@ -432,7 +432,7 @@ kiln_status kiln_future_descriptor(kiln_future *future, int *descriptor)
 kiln_status kiln_future_cancel(kiln_future *future)
 {
     struct kiln__told told = {0};
-    kiln_status status = check(future, "kiln_future_cancel");
+    kiln_status status = future_check(future, "kiln_future_cancel");
     if (status)
         return status;
     kiln_executor *executor = future->executor;

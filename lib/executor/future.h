@@ -34,7 +34,7 @@ struct kiln_future {
     size_t rows, length;
     int64_t submitted, due, deadline; /* KILN__NEVER: none */
     unsigned length_number, priority;
-    unsigned bell; /* number */
+    unsigned event_count; /* number */
     struct kiln_executor *executor;
     struct kiln__shelf *shelf;
     kiln_status status; /* how it ended, when it has */
@@ -53,7 +53,7 @@ struct kiln_future {
 /* Those to be told when the lock is free. */
 struct kiln__told {
     struct kiln__list heard;
-    unsigned bells; /* a bit each */
+    unsigned event_counts; /* a bit each */
 };
 
 /* A new request, held by its caller and by the executor; NULL without memory. */

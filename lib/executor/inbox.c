@@ -5,7 +5,7 @@
 
 #include "executor/future.h"
 
-static uint64_t pack(size_t count, size_t rows)
+static uint64_t inbox_pack(size_t count, size_t rows)
 {
     return (uint64_t)count << 40 | rows;
 }
@@ -26,7 +26,7 @@ bool kiln__inbox_enter(struct kiln__inbox *inbox, size_t rows, size_t most)
     if (most > KILN__MOST_WAITING)
         most = KILN__MOST_WAITING;
     while (count_of(waiting) < most && rows_of(waiting) + rows <= KILN__MOST_ROWS_WAITING)
-        if (atomic_compare_exchange_weak(&inbox->waiting, &waiting, waiting + pack(1, rows)))
+        if (atomic_compare_exchange_weak(&inbox->waiting, &waiting, waiting + inbox_pack(1, rows)))
             return true;
     return false;
 }
@@ -35,7 +35,7 @@ bool kiln__inbox_enter(struct kiln__inbox *inbox, size_t rows, size_t most)
 bool kiln__inbox_put(struct kiln__inbox *inbox, kiln_future *request, size_t most)
 {
     unsigned round = atomic_load_explicit(&inbox->round, memory_order_relaxed);
-    request->bell = round % KILN__BELLS;
+    request->event_count = round % KILN__EVENT_COUNTS;
     request->next = atomic_load_explicit(&inbox->newest, memory_order_relaxed);
     while (!atomic_compare_exchange_weak(&inbox->newest, &request->next, request))
         continue;
@@ -62,12 +62,12 @@ kiln_future *kiln__inbox_empty(struct kiln__inbox *inbox)
 
 void kiln__inbox_leave(struct kiln__inbox *inbox, size_t count, size_t rows)
 {
-    atomic_fetch_sub(&inbox->waiting, pack(count, rows));
+    atomic_fetch_sub(&inbox->waiting, inbox_pack(count, rows));
 }
 
 void kiln__inbox_return(struct kiln__inbox *inbox, size_t count, size_t rows)
 {
-    atomic_fetch_add(&inbox->waiting, pack(count, rows));
+    atomic_fetch_add(&inbox->waiting, inbox_pack(count, rows));
 }
 
 bool kiln__inbox_set_alarm(struct kiln__inbox *inbox, uint64_t rows)

@@ -42,9 +42,10 @@ kiln_status(kiln_executor_get_stats)(kiln_executor *executor, kiln_executor_stat
 
 /* A context in whose stats there is to be looked; NULL once the workers have let go of it. Under
  * the lock. */
-static kiln_context *hold(const kiln_executor *executor, const struct kiln__lane *lane)
+static kiln_context *metrics_hold(const kiln_executor *executor,
+                                  const struct kiln__device_queue *device_queue)
 {
-    kiln_context *context = executor->alive ? lane->context : NULL;
+    kiln_context *context = executor->alive ? device_queue->context : NULL;
     kiln_context_retain(context);
     return context;
 }
@@ -72,23 +73,24 @@ kiln_status(kiln_executor_get_context_stats)(kiln_executor *executor, size_t ind
         return status;
     if (!stats)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: stats is NULL", call);
-    if (index >= executor->lane_count)
+    if (index >= executor->device_queue_count)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: context %zu of %zu", call, index,
-                          executor->lane_count);
-    const struct kiln__lane *lane = &executor->lanes[index];
+                          executor->device_queue_count);
+    const struct kiln__device_queue *device_queue = &executor->device_queues[index];
     pthread_mutex_lock(&executor->lock);
     int64_t now = kiln__now(), age = now - executor->started;
-    int64_t busy = lane->busy + (lane->running ? now - lane->busy_since : 0);
-    kiln_executor_context_stats own = {.batches = lane->batches,
-                                       .rows = lane->rows,
-                                       .failures = lane->failed_batches,
-                                       .running = lane->running,
-                                       .in_service = !lane->out_until};
-    memcpy(own.device, lane->device, sizeof own.device);
-    own.seconds_per_row =
-        1e-9 * (double)lane->cost[lane->latest] / (double)executor->model.sizes[lane->latest].rows;
+    int64_t busy =
+        device_queue->busy + (device_queue->running ? now - device_queue->busy_since : 0);
+    kiln_executor_context_stats own = {.batches = device_queue->batches,
+                                       .rows = device_queue->rows,
+                                       .failures = device_queue->failed_batches,
+                                       .running = device_queue->running,
+                                       .in_service = !device_queue->out_until};
+    memcpy(own.device, device_queue->device, sizeof own.device);
+    own.seconds_per_row = 1e-9 * (double)device_queue->cost[device_queue->latest] /
+                          (double)executor->model.sizes[device_queue->latest].rows;
     own.utilisation = age > 0 ? (double)busy / (double)age : 0;
-    kiln_context *context = hold(executor, lane);
+    kiln_context *context = metrics_hold(executor, device_queue);
     pthread_mutex_unlock(&executor->lock);
     status = add_context(context, &own);
     kiln__structure_fill(stats, size, &own, sizeof own);
@@ -290,7 +292,7 @@ kiln_status kiln_executor_metrics(kiln_executor *executor, kiln_metrics_format f
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: text is NULL", call);
     if (format != KILN_METRICS_JSON && format != KILN_METRICS_PROMETHEUS)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %d is no format", call, (int)format);
-    from.count = executor->lane_count;
+    from.count = executor->device_queue_count;
     status = kiln_executor_get_stats(executor, &from.all);
     for (size_t i = 0; i < from.count && !status; i++)
         status = kiln_executor_get_context_stats(executor, i, &from.contexts[i]);

@@ -242,7 +242,7 @@ static kiln_status too_large(size_t rows)
 
 /* Memory that the device needs no copy of, else some that it does: what nobody writes to is not
  * there yet either, as far as it is not pinned. */
-static bool reserve(struct kiln__region *region, kiln_context *context)
+static bool model_reserve(struct kiln__region *region, kiln_context *context)
 {
     if (region->bytes <= MOST_PINNED && !kiln_host_alloc(context, region->bytes, &region->base)) {
         region->context = context;
@@ -256,7 +256,7 @@ static bool reserve(struct kiln__region *region, kiln_context *context)
     return region->base;
 }
 
-static void release(struct kiln__region *region)
+static void model_release(struct kiln__region *region)
 {
     if (region->context)
         kiln_host_free(region->context, region->base);
@@ -272,9 +272,9 @@ void kiln__slot_meet(struct kiln__batch_slot *slot)
 }
 
 /* Memory of some parts, and of lengths with the inputs. */
-static kiln_status map(struct kiln__batch_slot *slot, struct kiln__region *region,
-                       kiln_context *context, const struct kiln__model *model, size_t first,
-                       size_t count, const struct kiln__batch_size *size)
+static kiln_status model_map(struct kiln__batch_slot *slot, struct kiln__region *region,
+                             kiln_context *context, const struct kiln__model *model, size_t first,
+                             size_t count, const struct kiln__batch_size *size)
 {
     size_t offsets[KILN_MODEL_MOST], bytes, lengths = first ? 0 : size->rows * sizeof(int32_t);
     for (size_t i = 0; i < count; i++) {
@@ -288,7 +288,7 @@ static kiln_status map(struct kiln__batch_slot *slot, struct kiln__region *regio
     }
     size_t end = region->bytes;
     region->bytes += lengths;
-    if (!reserve(region, context))
+    if (!model_reserve(region, context))
         return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no %zu bytes of memory for rows",
                           call, region->bytes);
     for (size_t i = 0; i < count; i++)
@@ -299,7 +299,7 @@ static kiln_status map(struct kiln__batch_slot *slot, struct kiln__region *regio
 }
 
 /* KILN_OK, or the batch's first error. */
-static kiln_status look(const kiln_batch *batch, size_t rows)
+static kiln_status model_look(const kiln_batch *batch, size_t rows)
 {
     if (!kiln_batch_status(batch))
         return KILN_OK;
@@ -322,7 +322,7 @@ static kiln_status record_inputs(struct kiln__batch_slot *slot, kiln_context *co
                                  const struct kiln__model *model,
                                  const struct kiln__batch_size *size, kiln_tensor *inputs)
 {
-    kiln_status status = map(slot, &slot->in, context, model, 0, model->input_count, size);
+    kiln_status status = model_map(slot, &slot->in, context, model, 0, model->input_count, size);
     for (size_t i = 0; i < model->input_count && !status; i++) {
         const kiln_row *row = &model->parts[i].row;
         size_t dims[KILN_MAX_RANK] = {size->rows};
@@ -333,7 +333,7 @@ static kiln_status record_inputs(struct kiln__batch_slot *slot, kiln_context *co
     }
     if (!status && size->length)
         record_lengths(slot, size, inputs + model->input_count);
-    return status ? status : look(slot->batch, size->rows);
+    return status ? status : model_look(slot->batch, size->rows);
 }
 
 static kiln_status record_outputs(struct kiln__batch_slot *slot, kiln_context *context,
@@ -345,11 +345,11 @@ static kiln_status record_outputs(struct kiln__batch_slot *slot, kiln_context *c
     for (size_t i = 0; i < model->output_count && !status; i++)
         status = find_output(model, slot->batch, size, i, outputs[i]);
     if (!status)
-        status = map(slot, &slot->out, context, model, first, model->output_count, size);
+        status = model_map(slot, &slot->out, context, model, first, model->output_count, size);
     for (size_t i = 0; i < model->output_count && !status; i++)
         kiln_read(slot->batch, outputs[i], slot->memory[first + i],
                   size->rows * kiln__part_bytes(&model->parts[first + i], size->length));
-    return status ? status : look(slot->batch, size->rows);
+    return status ? status : model_look(slot->batch, size->rows);
 }
 
 kiln_status kiln__slot_record(struct kiln__batch_slot *slot, struct kiln__model *model,
@@ -361,15 +361,15 @@ kiln_status kiln__slot_record(struct kiln__batch_slot *slot, struct kiln__model 
     slot->batch = kiln_batch_create(context);
     if (!slot->batch)
         return KILN_OUT_OF_HOST_MEMORY;
-    kiln_status status = kiln_batch_sum_alike(slot->batch);
+    kiln_status status = kiln_batch_set_batch_invariant(slot->batch);
     if (!status)
-        status = kiln_batch_run_apart(slot->batch); /* it has memory of its own */
+        status = kiln_batch_set_independent(slot->batch); /* it has memory of its own */
     if (!status)
         status = record_inputs(slot, context, model, size, inputs);
     if (status)
         return status;
     status = model->record(slot->batch, number, rows, inputs, outputs, model->user);
-    if (look(slot->batch, rows))
+    if (model_look(slot->batch, rows))
         return kiln_batch_status(slot->batch);
     if (status)
         return kiln__fail(NULL, status < 0 ? status : KILN_INVALID_ARGUMENT,
@@ -393,8 +393,8 @@ kiln_status kiln__slots_record(struct kiln__slots *slots, struct kiln__model *mo
 void kiln__slot_free(struct kiln__batch_slot *slot)
 {
     kiln_batch_release(slot->batch);
-    release(&slot->in);
-    release(&slot->out);
+    model_release(&slot->in);
+    model_release(&slot->out);
     memset(slot, 0, sizeof *slot);
 }
 

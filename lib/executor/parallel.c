@@ -59,7 +59,7 @@ struct kiln_parallel {
 
 /* ---- a step, in a member's thread ---- */
 
-static void fail(struct member *member, kiln_status status, const char *doing)
+static void parallel_fail(struct member *member, kiln_status status, const char *doing)
 {
     if (!status || member->error.status)
         return;
@@ -83,7 +83,7 @@ static void average_some(const kiln_parallel *parallel, size_t gradient, size_t 
 }
 
 /* The member's part, in pieces that stay in the caches. */
-static void average(const struct member *member, size_t gradient)
+static void parallel_average(const struct member *member, size_t gradient)
 {
     const kiln_parallel *parallel = member->parallel;
     size_t all = parallel->elements[gradient], each = all / parallel->count;
@@ -105,19 +105,19 @@ static bool meet(const struct member *member)
     return well;
 }
 
-static void exchange(struct member *member, size_t gradient)
+static void parallel_exchange(struct member *member, size_t gradient)
 {
     kiln_parallel *parallel = member->parallel;
     kiln_buffer *buffer = member->gradients[gradient];
     size_t bytes = parallel->elements[gradient] * sizeof(float);
     if (!member->error.status)
-        fail(member, kiln_buffer_read(buffer, 0, member->read[gradient], bytes),
-             "reading a gradient");
+        parallel_fail(member, kiln_buffer_read(buffer, 0, member->read[gradient], bytes),
+                      "reading a gradient");
     if (meet(member))
-        average(member, gradient);
+        parallel_average(member, gradient);
     if (meet(member))
-        fail(member, kiln_buffer_write(buffer, 0, member->read[gradient], bytes),
-             "writing an average");
+        parallel_fail(member, kiln_buffer_write(buffer, 0, member->read[gradient], bytes),
+                      "writing an average");
 }
 
 static void step(struct member *member)
@@ -125,17 +125,17 @@ static void step(struct member *member)
     kiln_parallel *parallel = member->parallel;
     kiln_event *event = NULL;
     member->error = (struct kiln__error){0};
-    fail(member, kiln_batch_submit(member->derive, &event), "deriving");
+    parallel_fail(member, kiln_batch_submit(member->derive, &event), "deriving");
     for (size_t i = parallel->training.gradient_count; i-- > 0 && parallel->count > 1;)
-        exchange(member, i);
+        parallel_exchange(member, i);
     if (event)
-        fail(member, kiln_event_wait(event), "deriving");
+        parallel_fail(member, kiln_event_wait(event), "deriving");
     kiln_event_release(event);
     if (meet(member))
-        fail(member, kiln_batch_execute(member->update), "updating");
+        parallel_fail(member, kiln_batch_execute(member->update), "updating");
 }
 
-static void *work(void *argument)
+static void *parallel_work(void *argument)
 {
     struct member *member = argument;
     kiln_parallel *parallel = member->parallel;
@@ -180,7 +180,8 @@ kiln_status kiln_parallel_step(kiln_parallel *parallel)
 
 /* ---- making ---- */
 
-static kiln_status check(kiln_context *const *contexts, size_t n, const kiln_training *training)
+static kiln_status parallel_check(kiln_context *const *contexts, size_t n,
+                                  const kiln_training *training)
 {
     if (!n || n > MOST_CONTEXTS)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %zu contexts, and 1 to %d are taken",
@@ -236,7 +237,8 @@ static kiln_status take_gradient(struct member *member, size_t i, kiln_tensor te
 }
 
 /* What became of a batch that a callback recorded in and answered `status`. */
-static kiln_status look(const struct member *member, const kiln_batch *batch, kiln_status status)
+static kiln_status parallel_look(const struct member *member, const kiln_batch *batch,
+                                 kiln_status status)
 {
     if (kiln_batch_status(batch))
         return kiln__fail(NULL, kiln_batch_status(batch), "%s: context %zu: %s", create_call,
@@ -253,10 +255,11 @@ static kiln_status record_derive(struct member *member, kiln_tensor *tensors)
     member->derive = kiln_batch_create(member->context);
     if (!member->derive)
         return KILN_OUT_OF_HOST_MEMORY;
-    kiln_status status = kiln_batch_run_apart(member->derive);
+    kiln_status status = kiln_batch_set_independent(member->derive);
     if (!status)
-        status = look(member, member->derive,
-                      training->record(member->derive, member->number, tensors, training->user));
+        status = parallel_look(
+            member, member->derive,
+            training->record(member->derive, member->number, tensors, training->user));
     for (size_t i = 0; i < training->gradient_count && !status; i++)
         status = take_gradient(member, i, tensors[i]);
     return status;
@@ -270,11 +273,11 @@ static kiln_status record_update(struct member *member, kiln_tensor *tensors)
         return KILN_OUT_OF_HOST_MEMORY;
     for (size_t i = 0; i < training->gradient_count; i++)
         tensors[i] = kiln_import(member->update, member->gradients[i]);
-    return look(member, member->update,
-                training->update(member->update, member->number, tensors, training->user));
+    return parallel_look(member, member->update,
+                         training->update(member->update, member->number, tensors, training->user));
 }
 
-static kiln_status record(struct member *member)
+static kiln_status parallel_record(struct member *member)
 {
     size_t count = member->parallel->training.gradient_count;
     kiln_tensor *tensors = calloc(count, sizeof *tensors);
@@ -286,7 +289,7 @@ static kiln_status record(struct member *member)
 }
 
 /* Host memory for the gradients of each context. */
-static bool reserve(kiln_parallel *parallel)
+static bool parallel_reserve(kiln_parallel *parallel)
 {
     for (size_t i = 0; i < parallel->training.gradient_count && parallel->count > 1; i++) {
         size_t bytes = parallel->elements[i] * sizeof(float) + 1;
@@ -303,7 +306,7 @@ static bool reserve(kiln_parallel *parallel)
     return true;
 }
 
-static bool allocate(kiln_parallel *parallel, size_t n)
+static bool parallel_allocate(kiln_parallel *parallel, size_t n)
 {
     size_t gradients = parallel->training.gradient_count;
     parallel->elements = calloc(gradients, sizeof *parallel->elements);
@@ -338,7 +341,7 @@ static void open_members(kiln_parallel *parallel, kiln_context *const *contexts)
 }
 
 /* Signals are for the program's own threads. */
-static kiln_status start(kiln_parallel *parallel)
+static kiln_status parallel_start(kiln_parallel *parallel)
 {
     sigset_t every, before;
     int error = pthread_barrier_init(&parallel->meeting, NULL, (unsigned)parallel->count);
@@ -346,7 +349,8 @@ static kiln_status start(kiln_parallel *parallel)
     sigfillset(&every);
     pthread_sigmask(SIG_SETMASK, &every, &before);
     for (size_t i = 0; i < parallel->count && !error; i++) {
-        error = pthread_create(&parallel->members[i].thread, NULL, work, &parallel->members[i]);
+        error = pthread_create(&parallel->members[i].thread, NULL, parallel_work,
+                               &parallel->members[i]);
         parallel->started += !error;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -368,7 +372,7 @@ kiln_status kiln_parallel_create(kiln_context *const *contexts, size_t n,
     kiln_status status =
         KILN__STRUCTURE_READ(NULL, create_call, training, "KILN_TRAINING_INIT", &own);
     if (!status)
-        status = check(contexts, n, &own);
+        status = parallel_check(contexts, n, &own);
     if (status)
         return status;
     kiln_parallel *parallel = calloc(1, sizeof *parallel);
@@ -378,16 +382,16 @@ kiln_status kiln_parallel_create(kiln_context *const *contexts, size_t n,
     parallel->training = own;
     pthread_mutex_init(&parallel->lock, NULL);
     pthread_cond_init(&parallel->changed, NULL);
-    if (!allocate(parallel, n))
+    if (!parallel_allocate(parallel, n))
         status = no_memory();
     else
         open_members(parallel, contexts);
     for (size_t i = 0; i < n && !status; i++)
-        status = record(&parallel->members[i]);
-    if (!status && !reserve(parallel))
+        status = parallel_record(&parallel->members[i]);
+    if (!status && !parallel_reserve(parallel))
         status = no_memory();
     if (!status)
-        status = start(parallel);
+        status = parallel_start(parallel);
     if (status)
         kiln_parallel_release(parallel);
     else

@@ -45,7 +45,7 @@ kiln_future *kiln__list_pop(struct kiln__list *list)
     return first;
 }
 
-static void count_in(struct kiln__queue *queue, const kiln_future *request)
+static void count_in(struct kiln__request_queue *queue, const kiln_future *request)
 {
     if (!queue->count || request->due < queue->due)
         queue->due = request->due;
@@ -55,19 +55,19 @@ static void count_in(struct kiln__queue *queue, const kiln_future *request)
     queue->deadlines += request->deadline != KILN__NEVER;
 }
 
-void kiln__queue_push(struct kiln__queue *queue, kiln_future *request)
+void kiln__request_queue_push(struct kiln__request_queue *queue, kiln_future *request)
 {
     count_in(queue, request);
     kiln__list_push(&queue->lists[request->priority], request);
 }
 
-void kiln__queue_push_front(struct kiln__queue *queue, kiln_future *request)
+void kiln__request_queue_push_front(struct kiln__request_queue *queue, kiln_future *request)
 {
     count_in(queue, request);
     push_front(&queue->lists[request->priority], request);
 }
 
-void kiln__queue_remove(struct kiln__queue *queue, kiln_future *request)
+void kiln__request_queue_remove(struct kiln__request_queue *queue, kiln_future *request)
 {
     queue->count--;
     queue->rows -= request->rows;
@@ -77,7 +77,7 @@ void kiln__queue_remove(struct kiln__queue *queue, kiln_future *request)
     list_remove(&queue->lists[request->priority], request);
 }
 
-kiln_future *kiln__queue_first(const struct kiln__queue *queue)
+kiln_future *kiln__request_queue_first(const struct kiln__request_queue *queue)
 {
     for (unsigned i = 0; i < KILN__PRIORITIES; i++)
         if (queue->lists[i].first)
@@ -85,9 +85,9 @@ kiln_future *kiln__queue_first(const struct kiln__queue *queue)
     return NULL;
 }
 
-unsigned kiln__queue_lead(const struct kiln__queue *queue, size_t enough)
+unsigned kiln__request_queue_lead(const struct kiln__request_queue *queue, size_t enough)
 {
-    unsigned first = kiln__queue_first(queue)->length_number;
+    unsigned first = kiln__request_queue_first(queue)->length_number;
     if (queue->rows_of[first] >= enough || queue->rows_of[first] == queue->rows)
         return first;
     for (unsigned i = 0; i < KILN__MOST_LENGTHS; i++)
@@ -96,9 +96,9 @@ unsigned kiln__queue_lead(const struct kiln__queue *queue, size_t enough)
     return first;
 }
 
-size_t kiln__queue_most(const struct kiln__queue *queue)
+size_t kiln__request_queue_most(const struct kiln__request_queue *queue)
 {
-    const kiln_future *first = kiln__queue_first(queue);
+    const kiln_future *first = kiln__request_queue_first(queue);
     size_t most = first ? queue->rows_of[first->length_number] : 0;
     for (unsigned i = 0; most < queue->rows && i < KILN__MOST_LENGTHS; i++)
         most = queue->rows_of[i] > most ? queue->rows_of[i] : most;
@@ -106,7 +106,7 @@ size_t kiln__queue_most(const struct kiln__queue *queue)
 }
 
 /* Without deadlines the first of a list is the one that has waited longest. */
-static int64_t find_due(const struct kiln__queue *queue)
+static int64_t find_due(const struct kiln__request_queue *queue)
 {
     int64_t due = KILN__NEVER;
     for (unsigned i = 0; i < KILN__PRIORITIES; i++)
@@ -115,7 +115,7 @@ static int64_t find_due(const struct kiln__queue *queue)
     return due;
 }
 
-int64_t kiln__queue_due(struct kiln__queue *queue)
+int64_t kiln__request_queue_due(struct kiln__request_queue *queue)
 {
     if (queue->stale)
         queue->due = find_due(queue);

@@ -15,7 +15,7 @@ struct kiln__list {
     kiln_future *first, *last;
 };
 
-struct kiln__queue {
+struct kiln__request_queue {
     struct kiln__list lists[KILN__PRIORITIES]; /* high, normal, low */
     size_t count, rows;
     size_t rows_of[KILN__MOST_LENGTHS]; /* of each length, by number */
@@ -24,24 +24,24 @@ struct kiln__queue {
     bool stale;  /* that may have become later */
 };
 
-void kiln__queue_push(struct kiln__queue *queue, kiln_future *request);
+void kiln__request_queue_push(struct kiln__request_queue *queue, kiln_future *request);
 
 /* Before all others of its priority: it has waited already. */
-void kiln__queue_push_front(struct kiln__queue *queue, kiln_future *request);
-void kiln__queue_remove(struct kiln__queue *queue, kiln_future *request);
+void kiln__request_queue_push_front(struct kiln__request_queue *queue, kiln_future *request);
+void kiln__request_queue_remove(struct kiln__request_queue *queue, kiln_future *request);
 
 /* The next one, or NULL. */
-kiln_future *kiln__queue_first(const struct kiln__queue *queue);
+kiln_future *kiln__request_queue_first(const struct kiln__request_queue *queue);
 
 /* The length, by number, of the next batch where something waits: the first request's, unless it
  * has less than `enough` rows and another one has not. */
-unsigned kiln__queue_lead(const struct kiln__queue *queue, size_t enough);
+unsigned kiln__request_queue_lead(const struct kiln__request_queue *queue, size_t enough);
 
 /* The most rows of one length. */
-size_t kiln__queue_most(const struct kiln__queue *queue);
+size_t kiln__request_queue_most(const struct kiln__request_queue *queue);
 
 /* KILN__NEVER: nothing waits. */
-int64_t kiln__queue_due(struct kiln__queue *queue);
+int64_t kiln__request_queue_due(struct kiln__request_queue *queue);
 
 void kiln__list_push(struct kiln__list *list, kiln_future *request);
 kiln_future *kiln__list_pop(struct kiln__list *list);

@@ -21,15 +21,15 @@ static const char call[] = "kiln_executor_run";
 static int64_t last_done(const kiln_executor *executor, unsigned size, size_t pieces, int64_t now)
 {
     int64_t done[KILN__MOST_CONTEXTS], last = 0;
-    for (size_t i = 0; i < executor->lane_count; i++)
-        done[i] = kiln__lane_free(&executor->lanes[i], now) - now;
+    for (size_t i = 0; i < executor->device_queue_count; i++)
+        done[i] = kiln__device_queue_free(&executor->device_queues[i], now) - now;
     for (; pieces; pieces--) {
         size_t best = SIZE_MAX;
         int64_t soonest = KILN__NEVER;
-        for (size_t i = 0; i < executor->lane_count; i++) {
-            const struct kiln__lane *lane = &executor->lanes[i];
-            int64_t at = done[i] + kiln__lane_cost(executor, lane, size);
-            if (!lane->out_until && at < soonest)
+        for (size_t i = 0; i < executor->device_queue_count; i++) {
+            const struct kiln__device_queue *device_queue = &executor->device_queues[i];
+            int64_t at = done[i] + kiln__device_queue_cost(executor, device_queue, size);
+            if (!device_queue->out_until && at < soonest)
                 soonest = at, best = i;
         }
         if (best == SIZE_MAX)
@@ -103,7 +103,7 @@ static kiln_status submit_piece(struct whole *whole, size_t first, size_t rows)
 }
 
 /* All of them, whatever becomes of the first. */
-static kiln_status await(struct whole *whole, kiln_status status)
+static kiln_status split_await(struct whole *whole, kiln_status status)
 {
     for (size_t i = 0; i < whole->count; i++) {
         kiln_status ended = kiln_future_wait(whole->futures[i]);
@@ -114,7 +114,7 @@ static kiln_status await(struct whole *whole, kiln_status status)
     return status;
 }
 
-static kiln_status run(struct whole *whole, size_t rows)
+static kiln_status split_run(struct whole *whole, size_t rows)
 {
     kiln_executor *executor = whole->executor;
     kiln_status status = KILN_OK;
@@ -127,7 +127,7 @@ static kiln_status run(struct whole *whole, size_t rows)
         return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", call);
     for (size_t first = 0; first < rows && !status; first += piece)
         status = submit_piece(whole, first, rows - first < piece ? rows - first : piece);
-    status = await(whole, pass_on(status));
+    status = split_await(whole, pass_on(status));
     free(whole->futures);
     return status;
 }
@@ -149,5 +149,5 @@ kiln_status kiln_executor_run(kiln_executor *executor, const kiln_input *inputs,
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
                           inputs ? "outputs" : "inputs");
     status = kiln__submit_check(executor, inputs, outputs, rows, options, &whole.options);
-    return status ? pass_on(status) : run(&whole, rows);
+    return status ? pass_on(status) : split_run(&whole, rows);
 }

@@ -224,7 +224,7 @@ static kiln_status queue(kiln_executor *executor, const kiln_input *inputs,
     return at_once ? announce(executor, result, start) : KILN_OK;
 }
 
-static kiln_status refuse(kiln_executor *executor, kiln_status status)
+static kiln_status submit_refuse(kiln_executor *executor, kiln_status status)
 {
     pthread_mutex_lock(&executor->lock);
     executor->counts.refused++;
@@ -237,7 +237,7 @@ kiln_status kiln__submit_alone(kiln_executor *executor, const kiln_input *inputs
                                const kiln_request_options *options, kiln_future **future)
 {
     kiln_status status = queue(executor, inputs, outputs, rows, options, true, future);
-    return status ? refuse(executor, status) : KILN_OK;
+    return status ? submit_refuse(executor, status) : KILN_OK;
 }
 
 kiln_status kiln__submit_check(const kiln_executor *executor, const kiln_input *inputs,
@@ -273,5 +273,5 @@ kiln_status kiln_executor_submit(kiln_executor *executor, const kiln_input *inpu
         status = kiln__submit_check(executor, inputs, outputs, rows, given, &options);
     if (!status)
         status = queue(executor, inputs, outputs, rows, &options, false, future);
-    return status ? refuse(executor, status) : KILN_OK;
+    return status ? submit_refuse(executor, status) : KILN_OK;
 }

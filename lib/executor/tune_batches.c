@@ -132,8 +132,8 @@ static kiln_status name_model(kiln_batch *batch, char subject[64])
     return status;
 }
 
-static bool recall(kiln_context *context, const char *subject, const size_t *rows, size_t count,
-                   double *seconds)
+static bool tune_batches_recall(kiln_context *context, const char *subject, const size_t *rows,
+                                size_t count, double *seconds)
 {
     char *text = NULL;
     if (kiln_context_recall(context, subject, &text) || !text)
@@ -145,8 +145,8 @@ static bool recall(kiln_context *context, const char *subject, const size_t *row
     return done;
 }
 
-static kiln_status remember(kiln_context *context, const char *subject, const size_t *rows,
-                            const double *seconds, size_t count)
+static kiln_status tune_batches_remember(kiln_context *context, const char *subject,
+                                         const size_t *rows, const double *seconds, size_t count)
 {
     struct kiln__text text = {0};
     kiln__tune_write(rows, seconds, count, &text);
@@ -169,11 +169,11 @@ static kiln_status find_fastest(struct tuning *tuning, uint64_t max_run_us, size
         rows[i] = model->sizes[first + i].rows;
     if (!status)
         status = name_model(tuning->slots.of[first + count - 1].batch, subject);
-    if (!status && !recall(tuning->context, subject, rows, count, seconds)) {
+    if (!status && !tune_batches_recall(tuning->context, subject, rows, count, seconds)) {
         for (size_t i = 0; i < count && !status; i++)
             status = time_batch(&tuning->slots.of[first + i], &seconds[i]);
         if (!status)
-            status = remember(tuning->context, subject, rows, seconds, count);
+            status = tune_batches_remember(tuning->context, subject, rows, seconds, count);
     }
     if (!status)
         *best = kiln__tune_choose(rows, seconds, count, 1e-6 * (double)max_run_us);
@@ -182,8 +182,8 @@ static kiln_status find_fastest(struct tuning *tuning, uint64_t max_run_us, size
 
 /* ---- both ---- */
 
-static kiln_status choose(struct tuning *tuning, const kiln_model *model, size_t most,
-                          uint64_t max_bytes, uint64_t max_run_us, size_t *rows)
+static kiln_status tune_batches_choose(struct tuning *tuning, const kiln_model *model, size_t most,
+                                       uint64_t max_bytes, uint64_t max_run_us, size_t *rows)
 {
     kiln_status status = kiln__model_check(model, most, false, &tuning->model);
     *rows = most;
@@ -212,8 +212,8 @@ kiln_status kiln_model_choose_batch(kiln_context *context, const kiln_model *mod
     if (!tuning)
         return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", call);
     tuning->context = context;
-    kiln_status status =
-        choose(tuning, model, max_batch ? max_batch : 1024, max_bytes, max_run_us, rows);
+    kiln_status status = tune_batches_choose(tuning, model, max_batch ? max_batch : 1024, max_bytes,
+                                             max_run_us, rows);
     kiln__slots_free(&tuning->slots);
     free(tuning);
     if (status) {

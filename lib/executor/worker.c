@@ -27,7 +27,7 @@ bool kiln__in_worker(void)
 
 static void take_one(kiln_executor *executor, kiln_future *request, struct taken *taken)
 {
-    kiln__queue_remove(&executor->queue, request);
+    kiln__request_queue_remove(&executor->queue, request);
     atomic_store_explicit(&request->queued, false, memory_order_relaxed);
     taken->count++;
     taken->rows += request->rows;
@@ -63,16 +63,16 @@ static void take_of(kiln_executor *executor, unsigned length, size_t most, struc
 }
 
 /* A length that has rows enough goes before the first request's until somebody has waited. */
-static void take(kiln_executor *executor, const struct kiln__lane *lane, enum kiln__flush flush,
-                 struct taken *taken, struct kiln__told *told)
+static void worker_take(kiln_executor *executor, const struct kiln__device_queue *device_queue,
+                        enum kiln__flush flush, struct taken *taken, struct kiln__told *told)
 {
     const kiln_executor_options *options = &executor->options;
-    bool due = kiln__queue_due(&executor->queue) <= taken->start;
+    bool due = kiln__request_queue_due(&executor->queue) <= taken->start;
     size_t enough = flush == KILN__FLUSH_FULL && !due ? options->max_batch
                     : flush == KILN__FLUSH_IDLE       ? options->min_batch
                                                       : 0;
-    unsigned length = kiln__queue_lead(&executor->queue, enough);
-    take_of(executor, length, kiln__lane_most(executor, lane, length), taken, told);
+    unsigned length = kiln__request_queue_lead(&executor->queue, enough);
+    take_of(executor, length, kiln__device_queue_most(executor, device_queue, length), taken, told);
     if (taken->rows)
         taken->size = kiln__model_size(&executor->model, taken->rows, length);
     kiln__inbox_leave(&executor->inbox, taken->count, taken->rows);
@@ -85,44 +85,46 @@ static bool is_over(const kiln_executor *executor)
     return executor->stopping && !executor->queue.count && !executor->active;
 }
 
-static void sleep_until(kiln_executor *executor, struct kiln__lane *lane, int64_t again)
+static void sleep_until(kiln_executor *executor, struct kiln__device_queue *device_queue,
+                        int64_t again)
 {
-    if (!lane->waiting++ || again < lane->wakes)
-        lane->wakes = again;
+    if (!device_queue->waiting++ || again < device_queue->wakes)
+        device_queue->wakes = again;
     if (kiln__executor_set_alarm(executor))
-        kiln__cond_wait_until(&lane->work, &executor->lock, again);
-    lane->waiting--;
-    lane->called = false;
-    lane->wakes = KILN__NEVER; /* when the other looks again, if it waits too, is forgotten */
+        kiln__cond_wait_until(&device_queue->work, &executor->lock, again);
+    device_queue->waiting--;
+    device_queue->called = false;
+    device_queue->wakes =
+        KILN__NEVER; /* when the other looks again, if it waits too, is forgotten */
 }
 
 /* The next batch; false: there will be none. Requests may only have expired: then it is empty. */
 static bool next_batch(struct kiln__worker *worker, struct taken *taken, struct kiln__told *told)
 {
     kiln_executor *executor = worker->executor;
-    struct kiln__lane *lane = worker->lane;
+    struct kiln__device_queue *device_queue = worker->device_queue;
     enum kiln__flush flush;
     int64_t again;
     pthread_mutex_lock(&executor->lock);
     while (!is_over(executor)) {
         kiln__executor_admit(executor);
         taken->start = kiln__now();
-        flush = kiln__lane_decide(executor, lane, taken->start, &again);
+        flush = kiln__device_queue_decide(executor, device_queue, taken->start, &again);
         if (flush)
             break;
-        sleep_until(executor, lane, again);
+        sleep_until(executor, device_queue, again);
     }
     if (is_over(executor)) {
         pthread_mutex_unlock(&executor->lock);
         return false;
     }
-    take(executor, lane, flush, taken, told);
+    worker_take(executor, device_queue, flush, taken, told);
     if (taken->rows) {
         executor->flushes[flush]++;
         executor->counts.running += taken->count;
         executor->active++;
         atomic_fetch_add_explicit(&executor->inbox.round, 1, memory_order_relaxed);
-        kiln__lane_begin(lane, taken->size, taken->start);
+        kiln__device_queue_begin(device_queue, taken->size, taken->start);
     }
     kiln__executor_wake(executor, taken->start);
     pthread_mutex_unlock(&executor->lock);
@@ -164,8 +166,8 @@ static void gather_lengths(const struct kiln__batch_slot *slot, size_t rows,
     memset(place, 0, (rows - taken->rows) * sizeof *place);
 }
 
-static void gather(const struct kiln__model *model, struct kiln__batch_slot *slot,
-                   const struct taken *taken)
+static void worker_gather(const struct kiln__model *model, struct kiln__batch_slot *slot,
+                          const struct taken *taken)
 {
     const struct kiln__batch_size *size = &model->sizes[taken->size];
     kiln__slot_meet(slot);
@@ -210,20 +212,20 @@ static void note_times(const struct taken *taken, int64_t until, struct kiln__hi
 static void leave_device(struct kiln__worker *worker, const struct taken *taken, kiln_status status)
 {
     kiln_executor *executor = worker->executor;
-    struct kiln__lane *lane = worker->lane;
+    struct kiln__device_queue *device_queue = worker->device_queue;
     const struct kiln__batch_size *size = &executor->model.sizes[taken->size];
     int64_t now = kiln__now();
     pthread_mutex_lock(&executor->lock);
     kiln__histogram_move(&worker->wait, &executor->wait);
-    kiln__lane_end(lane, now);
+    kiln__device_queue_end(device_queue, now);
     if (status) {
         executor->counts.failed_batches++;
-        kiln__lane_failed(executor, lane, now);
+        kiln__device_queue_failed(executor, device_queue, now);
     } else {
-        kiln__lane_measured(lane, taken->size, now - taken->start);
+        kiln__device_queue_measured(device_queue, taken->size, now - taken->start);
         kiln__histogram_add(&executor->run, now - taken->start);
-        lane->batches++;
-        lane->rows += taken->rows;
+        device_queue->batches++;
+        device_queue->rows += taken->rows;
         executor->counts.batches++;
         executor->counts.rows += taken->rows;
         executor->counts.padding += size->rows - taken->rows;
@@ -249,22 +251,22 @@ static void queue_again(kiln_executor *executor, struct taken *taken)
         request->rerun = true;
         executor->counts.rerun++;
         taken->count--;
-        kiln__queue_push_front(&executor->queue, request);
+        kiln__request_queue_push_front(&executor->queue, request);
         kiln__inbox_return(&executor->inbox, 1, request->rows);
     }
     taken->requests = rest;
 }
 
 /* What is counted stands before anybody hears that his request has ended. */
-static void complete(struct kiln__worker *worker, struct taken *taken,
-                     const struct kiln__error *error)
+static void worker_complete(struct kiln__worker *worker, struct taken *taken,
+                            const struct kiln__error *error)
 {
     kiln_executor *executor = worker->executor;
     if (!error)
         note_times(taken, kiln__now(), &worker->total);
     pthread_mutex_lock(&executor->lock);
     executor->counts.running -= taken->count;
-    if (error && kiln__lane_has_other(executor, worker->lane))
+    if (error && kiln__device_queue_has_other(executor, worker->device_queue))
         queue_again(executor, taken);
     if (error)
         note_times(taken, kiln__now(), &worker->total);
@@ -284,12 +286,12 @@ static void complete(struct kiln__worker *worker, struct taken *taken,
     kiln__future_tell(executor, &told);
 }
 
-static void run(struct kiln__worker *worker, struct taken *taken)
+static void worker_run(struct kiln__worker *worker, struct taken *taken)
 {
     const struct kiln__model *model = &worker->executor->model;
     struct kiln__batch_slot *slot = &worker->slots.of[taken->size];
     struct kiln__error error;
-    gather(model, slot, taken);
+    worker_gather(model, slot, taken);
     note_times(taken, taken->start, &worker->wait);
     kiln_status status = kiln_batch_execute(slot->batch);
     error.status = status;
@@ -299,11 +301,11 @@ static void run(struct kiln__worker *worker, struct taken *taken)
     leave_device(worker, taken, status);
     if (!status)
         scatter(model, slot, taken);
-    complete(worker, taken, status ? &error : NULL);
+    worker_complete(worker, taken, status ? &error : NULL);
 }
 
 /* The last worker lets go of the contexts: a future that somebody keeps must not hold a device. */
-static void end(struct kiln__worker *worker)
+static void worker_end(struct kiln__worker *worker)
 {
     kiln_executor *executor = worker->executor;
     kiln__slots_free(&worker->slots);
@@ -311,8 +313,8 @@ static void end(struct kiln__worker *worker)
     bool last = --executor->alive == 0;
     kiln__executor_wake_all(executor);
     pthread_mutex_unlock(&executor->lock);
-    for (size_t i = 0; last && i < executor->lane_count; i++)
-        kiln_context_release(executor->lanes[i].context);
+    for (size_t i = 0; last && i < executor->device_queue_count; i++)
+        kiln_context_release(executor->device_queues[i].context);
     pthread_mutex_lock(&executor->lock);
     executor->ended = executor->ended || last;
     pthread_cond_broadcast(&executor->over);
@@ -328,9 +330,9 @@ void *kiln__worker_main(void *argument)
     for (struct taken taken = {0}; next_batch(worker, &taken, &told); taken = (struct taken){0}) {
         kiln__future_tell(worker->executor, &told);
         if (taken.rows)
-            run(worker, &taken);
+            worker_run(worker, &taken);
     }
     kiln__future_tell(worker->executor, &told);
-    end(worker);
+    worker_end(worker);
     return NULL;
 }

@@ -19,8 +19,8 @@ struct load {
     struct kiln__safetensors file;
 };
 
-static kiln_status refuse(const struct load *load, kiln_status status, const char *name,
-                          const char *why)
+static kiln_status load_refuse(const struct load *load, kiln_status status, const char *name,
+                               const char *why)
 {
     return kiln__fail(NULL, status, "%s: %s: tensor %s: %s", load->call, load->path,
                       kiln__safetensors_name(name).text, why);
@@ -31,23 +31,24 @@ static kiln_status pass_on(const struct load *load, kiln_status status, const ch
 {
     struct kiln__text why = {0};
     kiln__text_add(&why, "%s", kiln_last_error());
-    refuse(load, status, name, why.data ? why.data : kiln_status_text(status));
+    load_refuse(load, status, name, why.data ? why.data : kiln_status_text(status));
     kiln__text_free(&why);
     return status;
 }
 
 /* ---- one tensor ---- */
 
-static kiln_status find(const struct load *load, const char *name, const struct kiln__saved **saved)
+static kiln_status load_find(const struct load *load, const char *name,
+                             const struct kiln__saved **saved)
 {
     *saved = kiln__safetensors_find(&load->file, name);
     if (!*saved)
-        return refuse(load, KILN_INVALID_ARGUMENT, name, "the file has none of that name");
+        return load_refuse(load, KILN_INVALID_ARGUMENT, name, "the file has none of that name");
     if ((*saved)->stored)
         return KILN_OK;
     struct kiln__phrase why = kiln__phrase("kiln has nothing for its type %s",
                                            kiln__safetensors_name((*saved)->word).text);
-    return refuse(load, KILN_UNSUPPORTED, name, why.text);
+    return load_refuse(load, KILN_UNSUPPORTED, name, why.text);
 }
 
 static char *elements(const struct load *load, const struct kiln__saved *saved)
@@ -66,8 +67,8 @@ static kiln_status write_converted(const struct load *load, const struct kiln__s
         n = left < n ? left : n;
         memcpy(aligned, from, n * stored->bytes);
         if (!stored->convert(aligned, n, piece))
-            return refuse(load, KILN_TOO_LARGE, saved->name,
-                          "it has a number that an i64 cannot be");
+            return load_refuse(load, KILN_TOO_LARGE, saved->name,
+                               "it has a number that an i64 cannot be");
         size_t bytes = n * kiln_type_size(stored->type);
         kiln_status status = kiln_buffer_write(buffer, offset, piece, bytes);
         if (status)
@@ -95,8 +96,8 @@ static void let_go(void *mapping)
 }
 
 /* The file's own memory as a buffer, or NULL where its elements have to be copied. */
-static kiln_buffer *wrap(const struct load *load, kiln_context *context,
-                         const struct kiln__saved *saved)
+static kiln_buffer *load_wrap(const struct load *load, kiln_context *context,
+                              const struct kiln__saved *saved)
 {
     kiln_type type = saved->stored->type;
     if (saved->stored->convert || saved->begin == saved->end)
@@ -109,14 +110,14 @@ static kiln_buffer *wrap(const struct load *load, kiln_context *context,
     return buffer;
 }
 
-static kiln_status make(const struct load *load, kiln_context *context, const char *name,
-                        kiln_buffer **buffer)
+static kiln_status load_make(const struct load *load, kiln_context *context, const char *name,
+                             kiln_buffer **buffer)
 {
     const struct kiln__saved *saved;
-    kiln_status status = find(load, name, &saved);
+    kiln_status status = load_find(load, name, &saved);
     if (status)
         return status;
-    *buffer = wrap(load, context, saved);
+    *buffer = load_wrap(load, context, saved);
     if (*buffer)
         return KILN_OK;
     status = kiln_buffer_create(context, saved->stored->type, saved->shape.rank, saved->shape.dims,
@@ -155,7 +156,7 @@ kiln_status kiln_load(kiln_context *context, const char *path, size_t n, const c
         buffers[i] = NULL;
     status = kiln__safetensors_open(load.call, path, &load.file);
     for (size_t i = 0; i < n && !status; i++)
-        status = make(&load, context, names[i], &buffers[i]);
+        status = load_make(&load, context, names[i], &buffers[i]);
     for (size_t i = 0; i < n && status; i++) {
         kiln_buffer_release(buffers[i]);
         buffers[i] = NULL;
@@ -166,24 +167,24 @@ kiln_status kiln_load(kiln_context *context, const char *path, size_t n, const c
 
 /* ---- into buffers that are there ---- */
 
-static kiln_status fits(const struct load *load, const char *name, const kiln_buffer *buffer)
+static kiln_status load_fits(const struct load *load, const char *name, const kiln_buffer *buffer)
 {
     const struct kiln__saved *saved;
-    kiln_status status = find(load, name, &saved);
+    kiln_status status = load_find(load, name, &saved);
     if (status)
         return status;
     if (saved->stored->type != buffer->type) {
         struct kiln__phrase why =
             kiln__phrase("it is read as %s, and the buffer is %s",
                          kiln_type_name(saved->stored->type), kiln_type_name(buffer->type));
-        return refuse(load, KILN_TYPE_MISMATCH, name, why.text);
+        return load_refuse(load, KILN_TYPE_MISMATCH, name, why.text);
     }
     if (kiln__shape_equal(&saved->shape, &buffer->shape))
         return KILN_OK;
     struct kiln__phrase why =
         kiln__phrase("its shape is %s, and the buffer's %s", kiln__shape_text(&saved->shape).text,
                      kiln__shape_text(&buffer->shape).text);
-    return refuse(load, KILN_SHAPE_MISMATCH, name, why.text);
+    return load_refuse(load, KILN_SHAPE_MISMATCH, name, why.text);
 }
 
 kiln_status kiln_load_into(const char *path, size_t n, const char *const *names,
@@ -198,7 +199,7 @@ kiln_status kiln_load_into(const char *path, size_t n, const char *const *names,
     if (!status)
         status = kiln__safetensors_open(load.call, path, &load.file);
     for (size_t i = 0; i < n && !status; i++)
-        status = fits(&load, names[i], buffers[i]);
+        status = load_fits(&load, names[i], buffers[i]);
     for (size_t i = 0; i < n && !status; i++)
         status = write(&load, kiln__safetensors_find(&load.file, names[i]), buffers[i]);
     kiln__safetensors_close(&load.file);
@@ -209,7 +210,7 @@ kiln_status kiln_load_into(const char *path, size_t n, const char *const *names,
 
 /* One piece of memory: the entries, and behind them their words. */
 /* A list of structures of `size` bytes, and behind them the words. */
-static kiln_saved *copy(const struct kiln__safetensors *file, size_t size)
+static kiln_saved *load_copy(const struct kiln__safetensors *file, size_t size)
 {
     size_t bytes = file->count * size;
     for (size_t i = 0; i < file->count; i++)
@@ -244,7 +245,7 @@ kiln_status(kiln_saved_list)(const char *path, kiln_saved **tensors, size_t *cou
     kiln_status status = kiln__safetensors_open("kiln_saved_list", path, &file);
     if (status)
         return status;
-    *tensors = copy(&file, size);
+    *tensors = load_copy(&file, size);
     *count = *tensors ? file.count : 0;
     kiln__safetensors_close(&file);
     return *tensors ? KILN_OK

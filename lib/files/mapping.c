@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static kiln_status map(int fd, struct kiln__mapping *mapping, struct kiln__error *error)
+static kiln_status mapping_map(int fd, struct kiln__mapping *mapping, struct kiln__error *error)
 {
     struct stat facts;
     if (fstat(fd, &facts))
@@ -42,8 +42,8 @@ kiln_status kiln__mapping_open(const char *path, struct kiln__mapping **result,
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "no memory");
     atomic_init(&mapping->references, 1);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe's end is not waited for */
-    kiln_status status =
-        fd < 0 ? kiln__fail(error, KILN_IO_ERROR, "%s", strerror(errno)) : map(fd, mapping, error);
+    kiln_status status = fd < 0 ? kiln__fail(error, KILN_IO_ERROR, "%s", strerror(errno))
+                                : mapping_map(fd, mapping, error);
     if (fd >= 0)
         close(fd);
     if (status)

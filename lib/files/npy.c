@@ -25,7 +25,7 @@ enum { PIECE = 1 << 16 };
 
 /* ---- reading ---- */
 
-static kiln_status refuse(const char *path, kiln_status status, const char *why)
+static kiln_status npy_refuse(const char *path, kiln_status status, const char *why)
 {
     return kiln__fail(NULL, status, "kiln_npy_read: %s: %s", path, why);
 }
@@ -35,7 +35,7 @@ static kiln_status read_bytes(const char *path, FILE *file, void *bytes, size_t 
 {
     if (fread(bytes, 1, count, file) == count)
         return KILN_OK;
-    return refuse(path, KILN_IO_ERROR, ferror(file) ? strerror(errno) : "it ends too early");
+    return npy_refuse(path, KILN_IO_ERROR, ferror(file) ? strerror(errno) : "it ends too early");
 }
 
 static size_t little_endian(const unsigned char *bytes, int count)
@@ -55,12 +55,12 @@ static kiln_status read_length(const char *path, FILE *file, size_t *length)
         return status;
     unsigned version = start[KILN__NPY_MAGIC_BYTES];
     if (memcmp(start, KILN__NPY_MAGIC, KILN__NPY_MAGIC_BYTES) || version < 1 || version > 3)
-        return refuse(path, KILN_IO_ERROR, "it does not begin as an .npy file does");
+        return npy_refuse(path, KILN_IO_ERROR, "it does not begin as an .npy file does");
     int count = version == 1 ? 2 : 4;
     status = read_bytes(path, file, bytes, (size_t)count);
     *length = status ? 0 : little_endian(bytes, count);
     if (!status && *length > LONGEST_HEADER)
-        return refuse(path, KILN_IO_ERROR, "its header is longer than 65,536 bytes");
+        return npy_refuse(path, KILN_IO_ERROR, "its header is longer than 65,536 bytes");
     return status;
 }
 
@@ -73,12 +73,12 @@ static kiln_status read_header(const char *path, FILE *file, struct kiln__npy *n
         return status;
     char *text = calloc(length + 1, 1);
     if (!text)
-        return refuse(path, KILN_OUT_OF_HOST_MEMORY, "no memory");
+        return npy_refuse(path, KILN_OUT_OF_HOST_MEMORY, "no memory");
     status = read_bytes(path, file, text, length);
     if (!status) {
         status = kiln__npy_parse(text, npy, &why);
         if (status)
-            refuse(path, status, why.text);
+            npy_refuse(path, status, why.text);
     }
     free(text);
     return status;
@@ -93,7 +93,7 @@ static kiln_status check_length(const char *path, FILE *file, const struct kiln_
     if (place < 0 || fstat(fileno(file), &facts) || !S_ISREG(facts.st_mode) ||
         (facts.st_size >= place && (uint64_t)(facts.st_size - place) >= bytes))
         return KILN_OK;
-    return refuse(path, KILN_IO_ERROR, "it ends too early");
+    return npy_refuse(path, KILN_IO_ERROR, "it ends too early");
 }
 
 static void swap(unsigned char *bytes, size_t count, size_t size)
@@ -125,7 +125,7 @@ static kiln_status read_elements(const char *path, FILE *file, const struct kiln
         if (npy->swapped)
             swap(from, count, type->bytes);
         if (type->convert && !type->convert(from, count, data))
-            return refuse(path, KILN_TOO_LARGE, "it has a uint64 that an i64 cannot be");
+            return npy_refuse(path, KILN_TOO_LARGE, "it has a uint64 that an i64 cannot be");
         data += count * size;
         left -= count;
     }
@@ -133,7 +133,7 @@ static kiln_status read_elements(const char *path, FILE *file, const struct kiln
 }
 
 /* Bring elements whose first index runs fastest into row-major order. */
-static void reorder(const struct kiln__shape *shape, size_t size, const char *from, char *to)
+static void npy_reorder(const struct kiln__shape *shape, size_t size, const char *from, char *to)
 {
     size_t index[KILN_MAX_RANK] = {0}, strides[KILN_MAX_RANK] = {0}, stride = size;
     for (uint32_t i = 0; i < shape->rank; i++) {
@@ -159,11 +159,11 @@ static kiln_status read_array(const char *path, FILE *file, const struct kiln__n
     size_t size = kiln_type_size(npy->type->type), bytes = kiln__shape_count(shape) * size;
     bool reorders = npy->fortran && shape->rank > 1;
     char *data = malloc(bytes ? bytes : 1), *ordered = reorders ? malloc(bytes ? bytes : 1) : NULL;
-    kiln_status status = data && (ordered || !reorders)
-                             ? read_elements(path, file, npy, data)
-                             : refuse(path, KILN_OUT_OF_HOST_MEMORY, "no memory for its elements");
+    kiln_status status = data && (ordered || !reorders) ? read_elements(path, file, npy, data)
+                                                        : npy_refuse(path, KILN_OUT_OF_HOST_MEMORY,
+                                                                     "no memory for its elements");
     if (!status && data && ordered)
-        reorder(shape, size, data, ordered);
+        npy_reorder(shape, size, data, ordered);
     if (status || reorders)
         free(data);
     if (status) {
@@ -187,7 +187,7 @@ kiln_status kiln_npy_read(const char *path, kiln_array *array)
     const char *why;
     FILE *file = kiln__open_to_read(path, &why);
     if (!file)
-        return refuse(path, KILN_IO_ERROR, why);
+        return npy_refuse(path, KILN_IO_ERROR, why);
     kiln_status status = read_header(path, file, &npy);
     if (!status)
         status = check_length(path, file, &npy);

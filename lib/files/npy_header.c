@@ -35,7 +35,7 @@ static void skip_blanks(struct parser *parser)
         parser->at++;
 }
 
-static bool take(struct parser *parser, const char *word)
+static bool npy_header_take(struct parser *parser, const char *word)
 {
     skip_blanks(parser);
     size_t length = strlen(word);
@@ -64,7 +64,7 @@ static kiln_status read_type(struct parser *parser)
 {
     const char *text;
     size_t length;
-    if (take(parser, "[")) {
+    if (npy_header_take(parser, "[")) {
         *parser->why = kiln__phrase("its elements are structures, which kiln has not");
         return KILN_UNSUPPORTED;
     }
@@ -84,8 +84,8 @@ static kiln_status read_type(struct parser *parser)
 
 static kiln_status read_order(struct parser *parser)
 {
-    parser->npy->fortran = take(parser, "True");
-    parser->has_order = parser->npy->fortran || take(parser, "False");
+    parser->npy->fortran = npy_header_take(parser, "True");
+    parser->has_order = parser->npy->fortran || npy_header_take(parser, "False");
     return parser->has_order ? KILN_OK : damaged(parser, "no True or False");
 }
 
@@ -101,17 +101,17 @@ static bool take_number(struct parser *parser, size_t *number)
             return false;
         *number = *number * 10 + digit;
     }
-    take(parser, "L");
+    npy_header_take(parser, "L");
     return true;
 }
 
 static kiln_status read_shape(struct parser *parser)
 {
     size_t rank = 0, dims[KILN_MAX_RANK];
-    bool more = take(parser, "(");
+    bool more = npy_header_take(parser, "(");
     if (!more)
         return damaged(parser, "no shape");
-    while (more && !take(parser, ")")) {
+    while (more && !npy_header_take(parser, ")")) {
         if (rank == KILN_MAX_RANK) {
             *parser->why = kiln__phrase("it has more than %d dimensions", KILN_MAX_RANK);
             return KILN_UNSUPPORTED;
@@ -119,8 +119,8 @@ static kiln_status read_shape(struct parser *parser)
         if (!take_number(parser, &dims[rank]))
             return damaged(parser, "no dimension");
         rank++;
-        more = take(parser, ",");
-        if (!more && !take(parser, ")"))
+        more = npy_header_take(parser, ",");
+        if (!more && !npy_header_take(parser, ")"))
             return damaged(parser, "no end of a shape");
     }
     parser->has_shape = true;
@@ -145,7 +145,7 @@ static kiln_status read_entry(struct parser *parser)
 {
     const char *key;
     size_t length;
-    if (!take_text(parser, &key, &length) || !take(parser, ":"))
+    if (!take_text(parser, &key, &length) || !npy_header_take(parser, ":"))
         return damaged(parser, "no key");
     for (size_t i = 0; i < ENTRIES; i++)
         if (strlen(entries[i].key) == length && !memcmp(entries[i].key, key, length)) {
@@ -159,15 +159,15 @@ kiln_status kiln__npy_parse(const char *text, struct kiln__npy *npy, struct kiln
 {
     struct parser parser = {.at = text, .npy = npy, .why = why};
     *npy = (struct kiln__npy){0};
-    bool more = take(&parser, "{");
+    bool more = npy_header_take(&parser, "{");
     if (!more)
         return damaged(&parser, "no dictionary");
-    while (more && !take(&parser, "}")) {
+    while (more && !npy_header_take(&parser, "}")) {
         kiln_status status = read_entry(&parser);
         if (status)
             return status;
-        more = take(&parser, ",");
-        if (!more && !take(&parser, "}"))
+        more = npy_header_take(&parser, ",");
+        if (!more && !npy_header_take(&parser, "}"))
             return damaged(&parser, "no end of an entry");
     }
     if (!parser.has_type || !parser.has_order || !parser.has_shape)

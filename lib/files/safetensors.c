@@ -22,7 +22,8 @@ struct kiln__phrase kiln__safetensors_name(const char *name)
     return phrase;
 }
 
-static kiln_status refuse(const struct opening *opening, kiln_status status, const char *why)
+static kiln_status safetensors_refuse(const struct opening *opening, kiln_status status,
+                                      const char *why)
 {
     return kiln__fail(NULL, status, "%s: %s: %s", opening->call, opening->path, why);
 }
@@ -107,7 +108,8 @@ static kiln_status check_places(const struct opening *opening)
             return refuse_tensor(opening, KILN_IO_ERROR, file->tensors[i].name,
                                  "its elements go beyond the end of the file");
     return at == all ? KILN_OK
-                     : refuse(opening, KILN_IO_ERROR, "there is something behind the last tensor");
+                     : safetensors_refuse(opening, KILN_IO_ERROR,
+                                          "there is something behind the last tensor");
 }
 
 static int by_name(const void *a, const void *b)
@@ -124,7 +126,7 @@ static kiln_status read_entries(const struct opening *opening)
     json_t *entry;
     file->tensors = calloc(json_object_size(file->header) + 1, sizeof *file->tensors);
     if (!file->tensors)
-        return refuse(opening, KILN_OUT_OF_HOST_MEMORY, "no memory");
+        return safetensors_refuse(opening, KILN_OUT_OF_HOST_MEMORY, "no memory");
     json_object_foreach(file->header, name, entry)
     {
         if (!status && strcmp(name, KILN__SAFETENSORS_METADATA))
@@ -154,18 +156,20 @@ static kiln_status read_header(const struct opening *opening)
     json_error_t wrong;
     uint64_t length = mapping->length < 8 ? 0 : little_endian(mapping->bytes);
     if (mapping->length < 8 || length > mapping->length - 8)
-        return refuse(opening, KILN_IO_ERROR, "it ends before its header does");
+        return safetensors_refuse(opening, KILN_IO_ERROR, "it ends before its header does");
     if (length > KILN__SAFETENSORS_HEADER)
-        return refuse(opening, KILN_IO_ERROR, "its header is longer than 100,000,000 bytes");
+        return safetensors_refuse(opening, KILN_IO_ERROR,
+                                  "its header is longer than 100,000,000 bytes");
     file->data = 8 + (size_t)length;
     file->header = json_loadb(mapping->bytes + 8, (size_t)length, JSON_REJECT_DUPLICATES, &wrong);
     if (!file->header) {
         struct kiln__phrase why = kiln__phrase("its header: %s", wrong.text);
         kiln__phrase_clean(&why);
-        return refuse(opening, KILN_IO_ERROR, why.text);
+        return safetensors_refuse(opening, KILN_IO_ERROR, why.text);
     }
-    return json_is_object(file->header) ? KILN_OK
-                                        : refuse(opening, KILN_IO_ERROR, "its header is no object");
+    return json_is_object(file->header)
+               ? KILN_OK
+               : safetensors_refuse(opening, KILN_IO_ERROR, "its header is no object");
 }
 
 kiln_status kiln__safetensors_open(const char *call, const char *path,
@@ -175,11 +179,12 @@ kiln_status kiln__safetensors_open(const char *call, const char *path,
     const struct opening opening = {call, path, file};
     struct kiln__error error = {0};
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    return refuse(&opening, KILN_UNSUPPORTED, "its order of bytes is not this machine's");
+    return safetensors_refuse(&opening, KILN_UNSUPPORTED,
+                              "its order of bytes is not this machine's");
 #endif
     kiln_status status = kiln__mapping_open(path, &file->mapping, &error);
     if (status)
-        return refuse(&opening, status, error.text);
+        return safetensors_refuse(&opening, status, error.text);
     status = read_header(&opening);
     if (!status)
         status = read_entries(&opening);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A place needs the memory of its base with the part put over it, a scatter with values added.
- * Where nobody reads the base afterwards, its memory is taken over, and the group that would copy
- * it goes away. */
+/* Donated buffers: an inserted slice needs the memory of its base with the part put over it, a
+ * scatter with values added. Where nobody reads the base afterwards, its memory is taken over, and
+ * the group that would copy it goes away. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static bool may_be_changed(const struct kiln__fuser *fuser, uint32_t base)
     const struct kiln__fusion *fusion = fuser->fusion;
     return (fusion->why[base] > KILN__BECAUSE_INPUT && fusion->why[base] != KILN__BECAUSE_ASKED &&
             !kiln__node_is_input(&fusion->graph.nodes.items[base]) && fusion->stored[base] &&
-            fusion->heir[base] == KILN__NO_HEIR);
+            fusion->donated_to[base] == KILN__NO_DONATION);
 }
 
 /* The part's group may read the base only where it is about to store. */
@@ -50,7 +50,7 @@ static void remove_store(struct kiln__group *group, uint32_t node)
     group->stores.count = kept;
 }
 
-static void settle(struct kiln__fuser *fuser, uint32_t index, const size_t *last_reader)
+static void donation_settle(struct kiln__fuser *fuser, uint32_t index, const size_t *last_reader)
 {
     struct kiln__fusion *fusion = fuser->fusion;
     uint32_t base = kiln__node_base(&fusion->graph.nodes.items[index]),
@@ -60,7 +60,7 @@ static void settle(struct kiln__fuser *fuser, uint32_t index, const size_t *last
         group->stores.count == 0 || !reads_what_it_stores(group, base))
         return;
     remove_store(&fusion->groups.items[group->base_group], index);
-    fusion->heir[base] = index;
+    fusion->donated_to[base] = index;
 }
 
 bool kiln__fuse_take_over(struct kiln__fuser *fuser)
@@ -72,7 +72,7 @@ bool kiln__fuse_take_over(struct kiln__fuser *fuser)
     for (uint32_t i = 0; i < fusion->graph.nodes.count; i++)
         if (kiln__node_base(&fusion->graph.nodes.items[i]) != UINT32_MAX &&
             fusion->group_of[i] != KILN__NO_GROUP)
-            settle(fuser, i, last_reader);
+            donation_settle(fuser, i, last_reader);
     free(last_reader);
     return true;
 }

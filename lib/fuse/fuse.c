@@ -59,16 +59,16 @@ static bool make_room(struct kiln__fuser *fuser, size_t count)
     fusion->why = calloc(count, sizeof *fusion->why);
     fusion->stored = calloc(count, sizeof *fusion->stored);
     fusion->group_of = malloc(count * sizeof *fusion->group_of);
-    fusion->heir = malloc(count * sizeof *fusion->heir);
+    fusion->donated_to = malloc(count * sizeof *fusion->donated_to);
     fuser->layouts = calloc(count, sizeof *fuser->layouts);
     fuser->sizes = calloc(count, sizeof *fuser->sizes);
     fuser->for_products = calloc(count, sizeof *fuser->for_products);
     fuser->prologue = calloc(count, sizeof *fuser->prologue);
-    bool done = fusion->why && fusion->stored && fusion->group_of && fusion->heir &&
+    bool done = fusion->why && fusion->stored && fusion->group_of && fusion->donated_to &&
                 fuser->layouts && fuser->sizes && fuser->for_products && fuser->prologue;
     for (size_t i = 0; done && i < count; i++) {
         fusion->group_of[i] = KILN__NO_GROUP;
-        fusion->heir[i] = KILN__NO_HEIR;
+        fusion->donated_to[i] = KILN__NO_DONATION;
     }
     return done;
 }
@@ -84,7 +84,7 @@ bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion)
         done = group_roots(&fuser);
         drop_stores(fusion);
         count_saved(fusion);
-        done = done && kiln__fuse_beside(&fuser) && kiln__fuse_move(&fuser) &&
+        done = done && kiln__fuse_multi_output(&fuser) && kiln__fuse_move(&fuser) &&
                kiln__fuse_take_over(&fuser);
     }
     free(fuser.layouts);
@@ -116,7 +116,7 @@ static size_t trim_group(struct kiln__group *group)
 size_t kiln__fusion_trim(struct kiln__fusion *fusion)
 {
     size_t of_node = sizeof *fusion->why + sizeof *fusion->stored + sizeof *fusion->group_of +
-                     sizeof *fusion->heir;
+                     sizeof *fusion->donated_to;
     size_t bytes = kiln__graph_trim(&fusion->graph) + fusion->graph.nodes.count * of_node;
     for (size_t i = 0; i < fusion->groups.count; i++)
         bytes += trim_group(&fusion->groups.items[i]);
@@ -132,6 +132,6 @@ void kiln__fusion_free(struct kiln__fusion *fusion)
     free(fusion->why);
     free(fusion->stored);
     free(fusion->group_of);
-    free(fusion->heir);
+    free(fusion->donated_to);
     *fusion = (struct kiln__fusion){0};
 }

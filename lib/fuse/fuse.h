@@ -70,7 +70,7 @@ bool kiln__fuse_begin(struct kiln__fuser *fuser, uint32_t index);
 /* Have the root join an earlier group, *number; KILN__NO_GROUP if there is none (join.c). */
 bool kiln__fuse_join(struct kiln__fuser *fuser, uint32_t index, uint32_t *number);
 /* Let kernels compute a second node beside their own (multi_output.c). False without memory. */
-bool kiln__fuse_beside(struct kiln__fuser *fuser);
+bool kiln__fuse_multi_output(struct kiln__fuser *fuser);
 
 /* Results that are only copied to another order are stored in it (transposed_store.c). */
 bool kiln__fuse_move(struct kiln__fuser *fuser);

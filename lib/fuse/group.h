@@ -27,7 +27,7 @@ enum kiln__group_kind {
     KILN__GROUP_ROWS,
     KILN__GROUP_MATMUL,
     KILN__GROUP_ATTENTION,
-    KILN__GROUP_SLOPES,
+    KILN__GROUP_ATTENTION_BACKWARD,
     KILN__GROUP_SCATTER,
     KILN__GROUP_SORT,
     KILN__GROUP_KINDS
@@ -135,11 +135,11 @@ struct kiln__operand {
     WHY(BECAUSE_REPEATED, "repeated by a broadcast, computed once")                                \
     WHY(BECAUSE_MOVED, "moved in a way that strides cannot say")                                   \
     WHY(BECAUSE_LARGE, "the kernel would grow too large")                                          \
-    WHY(BECAUSE_PLACED, "parts are put into it")                                                   \
+    WHY(BECAUSE_INSERTED, "parts are put into it")                                                 \
     WHY(BECAUSE_GATHERED, "read at positions that are computed")                                   \
     WHY(BECAUSE_SCATTERED, "a scatter, or an operand of one")                                      \
     WHY(BECAUSE_SORTED, "an order, or what is put in order")                                       \
-    WHY(BECAUSE_AGAIN, "computed more than once, for want of memory")
+    WHY(BECAUSE_REMATERIALISED, "computed more than once, for want of memory")
 
 enum kiln__why {
 #define KILN__WHY(name, text) KILN__##name,
@@ -153,12 +153,12 @@ struct kiln__fusion {
     enum kiln__why *why;      /* per node */
     bool *stored;             /* per node: some kernel writes it to memory */
     uint32_t *group_of;       /* per node: group that completes it as a root */
-    uint32_t *heir;           /* per node: the place that takes over its memory; or KILN__NO_HEIR */
+    uint32_t *donated_to; /* per node: the place that takes over its memory; or KILN__NO_DONATION */
     KILN__VECTOR(struct kiln__group) groups; /* in the order in which they run */
     uint64_t saved_bytes;                    /* memory traffic of values that were never stored */
 };
 
-#define KILN__NO_HEIR UINT32_MAX
+#define KILN__NO_DONATION UINT32_MAX
 
 /* Cut `graph`, which is taken over, into groups. Errors: OUT_OF_HOST_MEMORY. */
 bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion);

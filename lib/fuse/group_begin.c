@@ -20,7 +20,7 @@ void kiln__group_begin_map(struct kiln__builder *builder, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
     uint32_t rank = builder->group->shape.rank;
-    bool part = node->kind == KILN__PLACE;
+    bool part = node->kind == KILN__INSERT_SLICE;
     if (part)
         kiln__fuse_note(builder, index);
     kiln__fuse_add_store(builder, index,
@@ -106,7 +106,7 @@ bool kiln__fuse_begin(struct kiln__fuser *fuser, uint32_t index)
     const struct kiln__node *node = kiln__fuse_node(fuser, index);
     enum kiln__group_kind kind = kiln__group_kind_of(node);
     uint32_t base = kiln__node_base(node);
-    bool over = node->kind == KILN__PLACE || node->kind == KILN__SCATTER;
+    bool over = node->kind == KILN__INSERT_SLICE || node->kind == KILN__SCATTER;
     if (base != UINT32_MAX && !begin_base(fuser, index, base))
         return false;
     /* What is put over something else visits its own elements, not all of the result's. */

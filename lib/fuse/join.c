@@ -185,7 +185,8 @@ static bool is_begun_since(const struct kiln__fuser *fuser, const struct kiln__g
                            uint32_t index)
 {
     const struct kiln__graph *graph = &fuser->fusion->graph;
-    return !graph->again.count || group->stores.items[0].node >= graph->again.items[index].since;
+    return !graph->rematerialised.count ||
+           group->stores.items[0].node >= graph->rematerialised.items[index].since;
 }
 
 bool kiln__fuse_join(struct kiln__fuser *fuser, uint32_t index, uint32_t *number)

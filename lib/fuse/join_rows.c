@@ -69,7 +69,7 @@ static bool has_good_length(const struct kiln__join *join, const struct kiln__no
 }
 
 /* Whether one kernel suits what the group has: one value per reduction, neighbours in memory. */
-static bool suits(const struct kiln__join *join)
+static bool join_rows_suits(const struct kiln__join *join)
 {
     const struct kiln__group *group = join->group;
     bool suits = !group->stores.items[0].placed;
@@ -88,6 +88,6 @@ bool kiln__fuse_join_rows(struct kiln__join *join)
     join->rows = true;
     uint32_t value = kiln__node_goes_over_rows(root) ? root->input[0] : join->index;
     return find_rows(join, root) && is_over_rows(join, root) && has_good_length(join, root) &&
-           suits(join) &&
+           join_rows_suits(join) &&
            (!kiln__group_scan(join->group) || kiln__fuse_suits_scan(join->fuser, value));
 }

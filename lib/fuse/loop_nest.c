@@ -195,8 +195,8 @@ static uint8_t find_top(const struct kiln__group *group, const struct kiln__nest
     return is_top(group, below->args[1], below->args[0]) ? (uint8_t)(below->args[1] + 1) : 0;
 }
 
-bool kiln__nest_follows(const struct kiln__group *group, const struct kiln__nest *nest,
-                        unsigned phase)
+bool kiln__nest_is_online(const struct kiln__group *group, const struct kiln__nest *nest,
+                          unsigned phase)
 {
     bool follows = false;
     if (kiln__group_scan(group))

@@ -57,7 +57,7 @@ struct kiln__loads {
 struct kiln__loads kiln__nest_loads(const struct kiln__group *group, const struct kiln__nest *nest);
 
 /* Whether a phase follows the one before it. */
-bool kiln__nest_follows(const struct kiln__group *group, const struct kiln__nest *nest,
-                        unsigned phase);
+bool kiln__nest_is_online(const struct kiln__group *group, const struct kiln__nest *nest,
+                          unsigned phase);
 
 #endif

@@ -311,17 +311,18 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
     case KILN__GATHER: decide_gather(fuser, index); break;
     case KILN__VIEW:
     case KILN__RESHAPE: decide_movement(fuser, index); break;
-    case KILN__PLACE: materialise(fuser, index, KILN__BECAUSE_PLACED); break;
+    case KILN__INSERT_SLICE: materialise(fuser, index, KILN__BECAUSE_INSERTED); break;
     case KILN__REDUCE:
     case KILN__MATMUL:
     case KILN__ATTENTION:
-    case KILN__SLOPES:
+    case KILN__ATTENTION_BACKWARD:
     case KILN__SCATTER:
     case KILN__SORT: decide_own(fuser, index); break;
     case KILN__SCAN: decide_scan(fuser, index); break;
     }
-    if (fuser->fusion->graph.again.count && fuser->fusion->graph.again.items[index].held)
-        materialise(fuser, index, KILN__BECAUSE_AGAIN);
+    if (fuser->fusion->graph.rematerialised.count &&
+        fuser->fusion->graph.rematerialised.items[index].held)
+        materialise(fuser, index, KILN__BECAUSE_REMATERIALISED);
     if (fuser->fusion->why[index])
         materialise(fuser, index, fuser->fusion->why[index]);
 }

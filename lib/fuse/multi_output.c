@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two nodes that each have a kernel of their own become one group where a kernel computes the one
- * beside the other: of an attention the scales of its rows, which its gradient asks for, and of
- * that gradient what flows to the values beside what flows to the keys. */
+/* Horizontal fusion: two nodes that each have a kernel of their own become one group with two
+ * outputs where a kernel computes both: of an attention the scales of its rows, which its gradient
+ * asks for, and of that gradient what flows to the values beside what flows to the keys. */
 #include "fuse/fuse.h"
 #include "graph/attention_backward.h"
 
@@ -11,9 +11,9 @@ static const struct kiln__node *root_of(const struct kiln__fusion *fusion,
     return &fusion->graph.nodes.items[group->nodes.items[0]];
 }
 
-static bool is_form(const struct kiln__node *node, enum kiln__slopes_form form)
+static bool is_form(const struct kiln__node *node, enum kiln__attention_backward_form form)
 {
-    return node->kind == KILN__SLOPES && node->attention.form == form;
+    return node->kind == KILN__ATTENTION_BACKWARD && node->attention.form == form;
 }
 
 /* Whether the kernel for `node` computes `other` as well, of what both read. */
@@ -21,8 +21,8 @@ static bool computes(const struct kiln__node *node, const struct kiln__node *oth
 {
     const struct kiln__attention *a = &node->attention, *b = &other->attention;
     const bool scales = node->kind == KILN__ATTENTION && node->n_inputs <= KILN__MASK &&
-                        is_form(other, KILN__SLOPES_SCALES);
-    const bool values = is_form(node, KILN__SLOPES_KEYS) && is_form(other, KILN__SLOPES_VALUES);
+                        is_form(other, KILN__BACKWARD_LOG_SUM_EXP);
+    const bool values = is_form(node, KILN__BACKWARD_KEYS) && is_form(other, KILN__BACKWARD_VALUES);
     return (scales || values) && node->op == other->op && a->scale == b->scale &&
            a->diagonal == b->diagonal && a->causal == b->causal;
 }
@@ -37,11 +37,13 @@ static bool reads_the_same(const struct kiln__group *group, const struct kiln__g
 
 static bool is_whole(const struct kiln__group *group)
 {
-    return (group->kind == KILN__GROUP_ATTENTION || group->kind == KILN__GROUP_SLOPES) &&
+    return (group->kind == KILN__GROUP_ATTENTION ||
+            group->kind == KILN__GROUP_ATTENTION_BACKWARD) &&
            group->stores.count == 1;
 }
 
-static bool join(struct kiln__fusion *fusion, uint32_t number, struct kiln__group *other)
+static bool multi_output_join(struct kiln__fusion *fusion, uint32_t number,
+                              struct kiln__group *other)
 {
     struct kiln__group *group = &fusion->groups.items[number];
     const uint32_t node = other->nodes.items[0];
@@ -56,7 +58,7 @@ static bool join(struct kiln__fusion *fusion, uint32_t number, struct kiln__grou
     return true;
 }
 
-bool kiln__fuse_beside(struct kiln__fuser *fuser)
+bool kiln__fuse_multi_output(struct kiln__fuser *fuser)
 {
     struct kiln__fusion *fusion = fuser->fusion;
     for (uint32_t g = 0; g < fusion->groups.count; g++) {
@@ -68,7 +70,7 @@ bool kiln__fuse_beside(struct kiln__fuser *fuser)
             if (!is_whole(group) || !computes(root_of(fusion, group), root_of(fusion, other)) ||
                 !reads_the_same(group, other))
                 continue;
-            if (!join(fusion, i, other))
+            if (!multi_output_join(fusion, i, other))
                 return false;
             break;
         }

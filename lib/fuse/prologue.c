@@ -152,7 +152,7 @@ static bool may_fold(const struct kiln__fuser *fuser, const struct kiln__node *p
     return kiln__shape_batch_stride(b->stride, &product->shape, 2, &batch) && batch == 0;
 }
 
-static bool repeats(const struct kiln__fuser *fuser, uint32_t index, uint32_t base)
+static bool prologue_repeats(const struct kiln__fuser *fuser, uint32_t index, uint32_t base)
 {
     return kiln__node_count(kiln__fuse_node(fuser, index)) >
            kiln__node_count(kiln__fuse_node(fuser, base));
@@ -182,7 +182,7 @@ bool kiln__fuse_operand_suits(struct kiln__fuser *fuser, uint32_t index, unsigne
     uint32_t operand = product->input[k], base = fuser->layouts[operand].base;
     if (!fuser->prologue[base])
         return kiln__fuse_node(fuser, base)->type == kiln__fuse_node(fuser, operand)->type ||
-               !is_for_library(fuser, product) || repeats(fuser, operand, base) ||
+               !is_for_library(fuser, product) || prologue_repeats(fuser, operand, base) ||
                takes_narrow(fuser, product);
     struct leaves leaves = leaves_of(fuser, base);
     bool folds = k == 0 && may_fold(fuser, product);

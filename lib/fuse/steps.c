@@ -38,7 +38,8 @@ static uint32_t memo_key(const struct kiln__node *node, const uint32_t *at, uint
     return key;
 }
 
-static void remember(struct kiln__builder *builder, uint32_t node, uint32_t key, uint16_t step)
+static void steps_remember(struct kiln__builder *builder, uint32_t node, uint32_t key,
+                           uint16_t step)
 {
     struct kiln__memo *memo = kiln__vector_push(&builder->fuser->memo);
     if (memo)
@@ -47,7 +48,7 @@ static void remember(struct kiln__builder *builder, uint32_t node, uint32_t key,
         builder->failed = true;
 }
 
-static uint16_t recall(const struct kiln__fuser *fuser, uint32_t node, uint32_t key)
+static uint16_t steps_recall(const struct kiln__fuser *fuser, uint32_t node, uint32_t key)
 {
     for (size_t i = fuser->memo.count; i-- > 0;)
         if (fuser->memo.items[i].node == node && fuser->memo.items[i].key == key)
@@ -305,11 +306,11 @@ uint16_t kiln__fuse_compute(struct kiln__builder *builder, uint32_t index, bool 
 {
     const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
     uint32_t key = memo_key(node, at, rank);
-    uint16_t step = recall(builder->fuser, index, key);
+    uint16_t step = steps_recall(builder->fuser, index, key);
     if (step != KILN__NO_STEP || builder->failed)
         return step;
     step = add_value(builder, index, root, at, rank);
-    remember(builder, index, key, step);
+    steps_remember(builder, index, key, step);
     return step;
 }
 

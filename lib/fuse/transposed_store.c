@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A result that one map alone reads, and only to put it into another order, is stored in that order
- * at once, where the kernel takes strides for it: attention, whose heads go side by side. So is one
- * that the map converts to the narrow type of all that it was computed from, where the device has
- * kernels that take such operands as they are. */
+/* Transposed stores: a result that one map alone reads, and only to reorder it, is stored in that
+ * order at once, where the kernel takes strides for it: attention, whose heads go side by side. So
+ * is one that the map converts to the narrow type of all that it was computed from, where the
+ * device has kernels that take such operands as they are. */
 #include <stdlib.h>
 
 #include "fuse/fuse.h"
@@ -24,13 +24,13 @@ static uint32_t *count_readers(const struct kiln__fusion *fusion)
 
 static bool is_moved(const struct kiln__node *node)
 {
-    return node->kind == KILN__ATTENTION || node->kind == KILN__SLOPES;
+    return node->kind == KILN__ATTENTION || node->kind == KILN__ATTENTION_BACKWARD;
 }
 
-/* Every kernel of slopes stores narrow results, and those of small attentions. */
+/* Every kernel of backward nodes stores narrow results, and those of small attentions. */
 static bool may_be_narrow(const struct kiln__graph *graph, const struct kiln__node *source)
 {
-    if (source->kind == KILN__SLOPES)
+    if (source->kind == KILN__ATTENTION_BACKWARD)
         return true;
     const struct kiln__attention_size size = kiln__attention_size(graph, source);
     return size.d <= MOST_COLUMNS && size.e <= MOST_COLUMNS;

@@ -95,18 +95,19 @@ static const char *check_base(const struct kiln__fusion *fusion, uint32_t index)
     if (base == UINT32_MAX || below >= own)
         return "over something that it does not have";
     bool copied = kiln__group_stores(&fusion->groups.items[below], index);
-    return copied == (fusion->heir[base] == index) ? "its base is neither copied nor taken over"
-                                                   : NULL;
+    return copied == (fusion->donated_to[base] == index)
+               ? "its base is neither copied nor taken over"
+               : NULL;
 }
 
-static const char *check_heir(const struct kiln__fusion *fusion, uint32_t index)
+static const char *check_donation(const struct kiln__fusion *fusion, uint32_t index)
 {
-    uint32_t heir = fusion->heir[index];
-    if (heir == KILN__NO_HEIR)
+    uint32_t donated_to = fusion->donated_to[index];
+    if (donated_to == KILN__NO_DONATION)
         return NULL;
-    if (heir >= fusion->graph.nodes.count ||
-        kiln__node_base(&fusion->graph.nodes.items[heir]) != index)
-        return "its heir is not put over it";
+    if (donated_to >= fusion->graph.nodes.count ||
+        kiln__node_base(&fusion->graph.nodes.items[donated_to]) != index)
+        return "what it is donated to is not put over it";
     if (kiln__node_is_input(&fusion->graph.nodes.items[index]) ||
         fusion->why[index] == KILN__BECAUSE_ASKED || !fusion->stored[index])
         return "taken over, though others know its memory";
@@ -116,7 +117,7 @@ static const char *check_heir(const struct kiln__fusion *fusion, uint32_t index)
 static const char *check_node(const struct kiln__fusion *fusion, uint32_t index)
 {
     const struct kiln__node *node = &fusion->graph.nodes.items[index];
-    const char *wrong = check_heir(fusion, index);
+    const char *wrong = check_donation(fusion, index);
     uint32_t group = fusion->group_of[index];
     bool root = fusion->why[index] > KILN__BECAUSE_INPUT;
     if (wrong || kiln__node_is_input(node))
@@ -127,7 +128,7 @@ static const char *check_node(const struct kiln__fusion *fusion, uint32_t index)
         return NULL;
     if (!root || !kiln__group_stores(&fusion->groups.items[group], index))
         return "needed in memory, but its group does not store it";
-    bool laid = node->kind == KILN__PLACE || node->kind == KILN__SCATTER;
+    bool laid = node->kind == KILN__INSERT_SLICE || node->kind == KILN__SCATTER;
     return laid ? check_base(fusion, index) : NULL;
 }
 

@@ -30,8 +30,8 @@ static const char *check_source(const struct kiln__group_verifier *verifier, uin
         return "reads what no earlier group has made";
     if (!kiln__group_stores(&fusion->groups.items[maker], index))
         return "reads what its group does not store";
-    uint32_t heir = fusion->heir[index];
-    if (heir != KILN__NO_HEIR && verifier->number > fusion->group_of[heir])
+    uint32_t donated_to = fusion->donated_to[index];
+    if (donated_to != KILN__NO_DONATION && verifier->number > fusion->group_of[donated_to])
         return "reads what has been overwritten";
     return NULL;
 }
@@ -143,7 +143,8 @@ static const char *check_whole_result(const struct kiln__group_verifier *verifie
     const struct kiln__node *root = kiln__verified_node(verifier, group->nodes.items[index]);
     if (!store->placed)
         return node == root ? NULL : "not of the node that it is computed for";
-    bool places = group->kind == KILN__GROUP_ATTENTION || group->kind == KILN__GROUP_SLOPES;
+    bool places =
+        group->kind == KILN__GROUP_ATTENTION || group->kind == KILN__GROUP_ATTENTION_BACKWARD;
     if (!places || store->offset)
         return "placed, not by an attention from its start";
     bool narrow = verifier->fusion->graph.narrow && root->op && node->type == root->op;

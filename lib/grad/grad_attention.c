@@ -9,7 +9,7 @@
  * The scale of the scores, which may be of any size, comes after the products that they go into.
  *
  * Where the device has kernels for that, which keep scores in registers, such a gradient is
- * recorded as slopes (graph/attention_backward.h): no m by n matrix is in memory at all. */
+ * recorded as backward nodes (graph/attention_backward.h): no m by n matrix is in memory at all. */
 #include <math.h>
 
 #include <kiln/elementwise.h>
@@ -63,7 +63,7 @@ static kiln_tensor rows_of(const struct adjoint *a, kiln_tensor x, size_t first,
     return kiln_slice(a->batch, x, start, stop, NULL);
 }
 
-static kiln_tensor real(const struct adjoint *a, double value)
+static kiln_tensor grad_attention_real(const struct adjoint *a, double value)
 {
     return kiln_constant(a->batch, KILN_F32, value);
 }
@@ -104,11 +104,11 @@ static bool hides(const struct adjoint *a)
 /* Rows that meet slopes in a product. A slope is 0 where a row does not see a key, whatever either
  * holds, and NaN where it sees a NaN: such elements need no factor. What is rounded is read by the
  * product as it lies. */
-static kiln_tensor factor(const struct adjoint *a, kiln_tensor rows)
+static kiln_tensor grad_attention_factor(const struct adjoint *a, kiln_tensor rows)
 {
     if (!hides(a) || a->narrow)
         return rows;
-    return kiln_where(a->batch, kiln_isfinite(a->batch, rows), rows, real(a, 0));
+    return kiln_where(a->batch, kiln_isfinite(a->batch, rows), rows, grad_attention_real(a, 0));
 }
 
 /* The weights of rows `first` to `end`, as the forward operation has them: rows sum to 1, or are 0
@@ -120,7 +120,7 @@ static kiln_tensor weights_of(const struct adjoint *a, kiln_tensor q, size_t fir
     const double scale = a->node->attention.scale;
     kiln_tensor score = a->narrow ? kiln_scale(b, kiln_matmul_transposed(b, q, 0, a->k, 1), scale)
                                   : kiln_matmul_transposed(b, kiln_scale(b, q, scale), 0, a->k, 1);
-    kiln_tensor hidden = real(a, -INFINITY), mask = rows_of(a, a->mask, first, end);
+    kiln_tensor hidden = grad_attention_real(a, -INFINITY), mask = rows_of(a, a->mask, first, end);
     bool masked =
         mask.id && a->walk->batch->graph.nodes.items[a->node->input[KILN__MASK]].type == KILN_U8;
     if (masked)
@@ -132,12 +132,14 @@ static kiln_tensor weights_of(const struct adjoint *a, kiln_tensor q, size_t fir
             b, kiln__gradient_seen(b, &a->node->attention, first, end - first, a->size.n), score,
             hidden);
     kiln_tensor peak = kiln_max(b, score, 1, &axis, 1);
-    peak = kiln_where(b, kiln_equal(b, peak, hidden), real(a, 0), peak);
+    peak = kiln_where(b, kiln_equal(b, peak, hidden), grad_attention_real(a, 0), peak);
     kiln_tensor weight = kiln_exp(b, kiln_sub(b, score, peak));
     kiln_tensor total = kiln_sum(b, weight, 1, &axis, 1);
-    total = kiln_where(b, kiln_equal(b, total, real(a, 0)), real(a, 1), total);
+    total = kiln_where(b, kiln_equal(b, total, grad_attention_real(a, 0)),
+                       grad_attention_real(a, 1), total);
     weight = kiln_div(b, weight, total);
-    return hides(a) ? kiln_where(b, kiln_equal(b, score, hidden), real(a, 0), weight) : weight;
+    return hides(a) ? kiln_where(b, kiln_equal(b, score, hidden), grad_attention_real(a, 0), weight)
+                    : weight;
 }
 
 static void add_to(const struct adjoint *a, kiln_tensor *sum, kiln_tensor part)
@@ -158,12 +160,13 @@ static void walk_block(const struct adjoint *a, size_t first, size_t end, struct
     kiln_tensor of_p = kiln_matmul_transposed(b, g, 0, a->v, 1);
     kiln_tensor of_s = kiln_mul(b, p, kiln_sub(b, of_p, rows_of(a, a->shift, first, end)));
     if (hides(a))
-        of_s = kiln_where(b, kiln_equal(b, p, real(a, 0)), real(a, 0), of_s);
+        of_s = kiln_where(b, kiln_equal(b, p, grad_attention_real(a, 0)), grad_attention_real(a, 0),
+                          of_s);
     found->mask[found->blocks] = of_s;
     kiln_tensor scaled = rounded(a, kiln_scale(b, of_s, scale));
-    found->q[found->blocks++] = kiln_matmul(b, scaled, factor(a, a->k));
+    found->q[found->blocks++] = kiln_matmul(b, scaled, grad_attention_factor(a, a->k));
     if (kiln__gradient_wants(a->walk, a->node->input[KILN__KEY]))
-        add_to(a, &found->k, kiln_matmul_transposed(b, scaled, 1, factor(a, q), 0));
+        add_to(a, &found->k, kiln_matmul_transposed(b, scaled, 1, grad_attention_factor(a, q), 0));
 }
 
 static size_t scores_at_once(const kiln_device_info *device)
@@ -205,7 +208,7 @@ static kiln_tensor peak_of(const struct adjoint *a, kiln_tensor x)
     kiln_batch *b = a->batch;
     const int column = -1, row = -2;
     kiln_tensor peak = kiln_max(b, kiln_abs(b, x), 1, &column, 1);
-    return kiln_maximum(b, kiln_max(b, peak, 1, &row, 1), real(a, 0x1p-100));
+    return kiln_maximum(b, kiln_max(b, peak, 1, &row, 1), grad_attention_real(a, 0x1p-100));
 }
 
 /* A power of two for each matrix, [.., 1, 1], that has f16 hold the slopes, and what flows to the
@@ -215,22 +218,24 @@ static kiln_tensor peak_of(const struct adjoint *a, kiln_tensor x)
 static kiln_tensor unit_of(const struct adjoint *a, kiln_tensor g)
 {
     kiln_batch *b = a->batch;
-    kiln_tensor room =
-        kiln_sub(b, real(a, 14 - log2((double)a->size.e)), kiln_log2(b, peak_of(a, a->v)));
-    room = kiln_sub(b, kiln_minimum(b, room, real(a, 14)), kiln_log2(b, peak_of(a, g)));
-    return kiln_exp2(b, kiln_maximum(b, kiln_floor(b, room), real(a, -120)));
+    kiln_tensor room = kiln_sub(b, grad_attention_real(a, 14 - log2((double)a->size.e)),
+                                kiln_log2(b, peak_of(a, a->v)));
+    room =
+        kiln_sub(b, kiln_minimum(b, room, grad_attention_real(a, 14)), kiln_log2(b, peak_of(a, g)));
+    return kiln_exp2(b, kiln_maximum(b, kiln_floor(b, room), grad_attention_real(a, -120)));
 }
 
-/* ---- by slopes ---- */
+/* ---- by backward nodes ---- */
 
 /* What slopes of every kind take; their kernels read rows of 16 bytes. */
-static bool takes_slopes(const struct adjoint *a)
+static bool takes_attention_backward(const struct adjoint *a)
 {
     const struct kiln__attention_size *size = &a->size;
     const size_t columns = size->d > size->e ? size->d : size->e;
     return a->narrow && !a->mask.id && a->node->attention.scale > 0 && size->d % 8 == 0 &&
-           size->e % 8 == 0 && columns <= KILN__SLOPES_COLUMNS && a->batch->takes_slopes &&
-           a->batch->takes_slopes(a->batch, a->narrow, columns);
+           size->e % 8 == 0 && columns <= KILN__BACKWARD_COLUMNS &&
+           a->batch->takes_attention_backward &&
+           a->batch->takes_attention_backward(a->batch, a->narrow, columns);
 }
 
 /* [.., m, 4]: scale, shift, and what undoes the units. */
@@ -238,39 +243,39 @@ static kiln_tensor stats_of(const struct adjoint *a, kiln_tensor scales)
 {
     kiln_batch *b = a->batch;
     const size_t dims[2] = {1, KILN__STATS_COLUMNS};
-    kiln_tensor column = kiln_iota(b, 2, dims, 1), of_values = real(a, 1);
+    kiln_tensor column = kiln_iota(b, 2, dims, 1), of_values = grad_attention_real(a, 1);
     if (a->unit.id)
         of_values = kiln_div(b, of_values, a->unit);
-    kiln_tensor of_slopes = kiln_scale(b, of_values, a->node->attention.scale);
+    kiln_tensor of_backward = kiln_scale(b, of_values, a->node->attention.scale);
     kiln_tensor stats =
-        kiln_where(b, kiln_equal(b, column, kiln_constant(b, KILN_I32, 2)), of_slopes, of_values);
+        kiln_where(b, kiln_equal(b, column, kiln_constant(b, KILN_I32, 2)), of_backward, of_values);
     stats = kiln_where(b, kiln_equal(b, column, kiln_constant(b, KILN_I32, 1)), a->shift, stats);
     return kiln_where(b, kiln_equal(b, column, kiln_constant(b, KILN_I32, 0)), scales, stats);
 }
 
-static void give_slopes(const struct adjoint *a)
+static void give_backward(const struct adjoint *a)
 {
     kiln_batch *b = a->batch;
     const uint32_t *to = a->node->input;
     const uint8_t type = (uint8_t)a->narrow;
     struct kiln__attention how = a->node->attention;
     const kiln_tensor scores[] = {a->q, a->k};
-    how.form = KILN__SLOPES_SCALES;
-    kiln_tensor stats = stats_of(a, kiln__record_slopes(b, &how, type, 2, scores));
+    how.form = KILN__BACKWARD_LOG_SUM_EXP;
+    kiln_tensor stats = stats_of(a, kiln__record_attention_backward(b, &how, type, 2, scores));
     const kiln_tensor by_key[] = {a->k, a->q, a->v, a->g, stats},
                       by_query[] = {a->q, a->k, a->g, a->v, stats};
     const struct {
         unsigned operand;
-        enum kiln__slopes_form form;
+        enum kiln__attention_backward_form form;
         const kiln_tensor *inputs;
-    } parts[] = {{KILN__QUERY, KILN__SLOPES_QUERIES, by_query},
-                 {KILN__KEY, KILN__SLOPES_KEYS, by_key},
-                 {KILN__VALUE, KILN__SLOPES_VALUES, by_key}};
+    } parts[] = {{KILN__QUERY, KILN__BACKWARD_QUERIES, by_query},
+                 {KILN__KEY, KILN__BACKWARD_KEYS, by_key},
+                 {KILN__VALUE, KILN__BACKWARD_VALUES, by_key}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !b->error.status; i++) {
         how.form = parts[i].form;
         if (kiln__gradient_wants(a->walk, to[parts[i].operand]))
             kiln__gradient_give(a->walk, to[parts[i].operand],
-                                kiln__record_slopes(b, &how, type, 5, parts[i].inputs));
+                                kiln__record_attention_backward(b, &how, type, 5, parts[i].inputs));
     }
 }
 
@@ -296,8 +301,8 @@ void kiln__adjoint_attention(struct kiln__gradient *walk, const struct kiln__nod
     }
     a.g = rounded(&a, g);
     a.shift = kiln_sum(a.batch, kiln_mul(a.batch, a.g, rounded(&a, y)), 1, &axis, 1);
-    if (takes_slopes(&a)) {
-        give_slopes(&a);
+    if (takes_attention_backward(&a)) {
+        give_backward(&a);
         return;
     }
     size_t rows = rows_per_block(a.batch->device, &a.size);

@@ -59,8 +59,8 @@ static bool joins_windows(const struct kiln__shape *rows, const struct kiln__sha
 static bool is_padded(const struct kiln__gradient *walk, uint32_t index, uint32_t n)
 {
     const struct kiln__node *node = node_at(walk, index);
-    if (node->kind != KILN__PLACE || node->n_inputs < 2 || kiln__gradient_asked(walk, index) ||
-        kiln__gradient_wants(walk, node->input[1]) ||
+    if (node->kind != KILN__INSERT_SLICE || node->n_inputs < 2 ||
+        kiln__gradient_asked(walk, index) || kiln__gradient_wants(walk, node->input[1]) ||
         kiln__node_count(node_at(walk, node->input[0])) == 0)
         return false;
     const struct kiln__shape *part = &node_at(walk, node->input[0])->shape;

@@ -39,25 +39,26 @@ struct scatter {
     int axis;
 };
 
-static kiln_tensor number(const struct scatter *s, double value)
+static kiln_tensor grad_gather_number(const struct scatter *s, double value)
 {
     return kiln_constant(s->batch, KILN_F32, value);
 }
 
 static kiln_tensor as_numbers(const struct scatter *s, kiln_tensor mask)
 {
-    return kiln_where(s->batch, mask, number(s, 1), number(s, 0));
+    return kiln_where(s->batch, mask, grad_gather_number(s, 1), grad_gather_number(s, 0));
 }
 
 static kiln_tensor is_zero(const struct scatter *s, kiln_tensor x)
 {
-    return as_numbers(s, kiln_equal(s->batch, x, number(s, 0)));
+    return as_numbers(s, kiln_equal(s->batch, x, grad_gather_number(s, 0)));
 }
 
 /* x with 1 for its zeros. */
 static kiln_tensor without_zeros(const struct scatter *s, kiln_tensor x)
 {
-    return kiln_where(s->batch, kiln_equal(s->batch, x, number(s, 0)), number(s, 1), x);
+    return kiln_where(s->batch, kiln_equal(s->batch, x, grad_gather_number(s, 0)),
+                      grad_gather_number(s, 1), x);
 }
 
 static kiln_tensor picked(const struct scatter *s, kiln_tensor x)
@@ -65,8 +66,8 @@ static kiln_tensor picked(const struct scatter *s, kiln_tensor x)
     return kiln_gather(s->batch, x, s->indices, s->axis);
 }
 
-static kiln_tensor scattered(const struct scatter *s, kiln_tensor base, kiln_tensor values,
-                             kiln_scatter_mode mode)
+static kiln_tensor grad_gather_scattered(const struct scatter *s, kiln_tensor base,
+                                         kiln_tensor values, kiln_scatter_mode mode)
 {
     return kiln_scatter(s->batch, base, s->indices, values, s->axis, mode);
 }
@@ -99,8 +100,9 @@ static struct derivatives of_set(struct kiln__gradient *walk, const struct scatt
     kiln_tensor bare = kiln_less(s->batch, kiln_reshape(s->batch, last, data.rank, along),
                                  kiln_constant(s->batch, KILN_I32, 0));
     stayed = surround(walk, stayed, (uint32_t)s->axis, given.rank);
-    return (struct derivatives){kiln_where(s->batch, bare, s->g, number(s, 0)),
-                                kiln_where(s->batch, stayed, picked(s, s->g), number(s, 0))};
+    return (struct derivatives){
+        kiln_where(s->batch, bare, s->g, grad_gather_number(s, 0)),
+        kiln_where(s->batch, stayed, picked(s, s->g), grad_gather_number(s, 0))};
 }
 
 /* As the product's row of reduce.def: beside zeros of others there is none. */
@@ -109,13 +111,14 @@ static struct derivatives of_product(struct kiln__gradient *walk, const struct s
     (void)walk;
     kiln_tensor base_zero = is_zero(s, s->base), value_zero = is_zero(s, s->values);
     kiln_tensor base = without_zeros(s, s->base), values = without_zeros(s, s->values);
-    kiln_tensor zeros = scattered(s, base_zero, value_zero, KILN_SCATTER_ADD);
-    kiln_tensor rest = kiln_mul(s->batch, s->g, scattered(s, base, values, KILN_SCATTER_MUL));
+    kiln_tensor zeros = grad_gather_scattered(s, base_zero, value_zero, KILN_SCATTER_ADD);
+    kiln_tensor rest =
+        kiln_mul(s->batch, s->g, grad_gather_scattered(s, base, values, KILN_SCATTER_MUL));
     return (struct derivatives){
         kiln_where(s->batch, kiln_equal(s->batch, zeros, base_zero), kiln_div(s->batch, rest, base),
-                   number(s, 0)),
+                   grad_gather_number(s, 0)),
         kiln_where(s->batch, kiln_equal(s->batch, picked(s, zeros), value_zero),
-                   kiln_div(s->batch, picked(s, rest), values), number(s, 0))};
+                   kiln_div(s->batch, picked(s, rest), values), grad_gather_number(s, 0))};
 }
 
 /* Those that are equal to the chosen one share evenly. */
@@ -125,10 +128,11 @@ static struct derivatives of_choice(struct kiln__gradient *walk, const struct sc
     kiln_tensor base = kiln_equal(s->batch, s->base, s->y);
     kiln_tensor values = kiln_equal(s->batch, s->values, picked(s, s->y));
     kiln_tensor sharers =
-        scattered(s, as_numbers(s, base), as_numbers(s, values), KILN_SCATTER_ADD);
+        grad_gather_scattered(s, as_numbers(s, base), as_numbers(s, values), KILN_SCATTER_ADD);
     kiln_tensor share = kiln_div(s->batch, s->g, sharers);
-    return (struct derivatives){kiln_where(s->batch, base, share, number(s, 0)),
-                                kiln_where(s->batch, values, picked(s, share), number(s, 0))};
+    return (struct derivatives){
+        kiln_where(s->batch, base, share, grad_gather_number(s, 0)),
+        kiln_where(s->batch, values, picked(s, share), grad_gather_number(s, 0))};
 }
 
 /* A value that was left out gets 0, where gathers say NaN. */
@@ -160,5 +164,6 @@ void kiln__adjoint_scatter(struct kiln__gradient *walk, const struct kiln__node 
     kiln_tensor inside =
         kiln_logical_and(batch, kiln_greater_equal(batch, at, kiln_constant(batch, KILN_I32, 0)),
                          kiln_less(batch, at, kiln_constant(batch, KILN_I32, extent)));
-    kiln__gradient_give(walk, values, kiln_where(batch, inside, made.values, number(&s, 0)));
+    kiln__gradient_give(walk, values,
+                        kiln_where(batch, inside, made.values, grad_gather_number(&s, 0)));
 }

@@ -131,7 +131,7 @@ static kiln_tensor fill_up(const struct unview *u, const struct kiln__shape *to)
     if (is_whole(u, to))
         return u->g;
     kiln_tensor zeros = kiln_fill(u->batch, KILN_F32, to->rank, to->dims, 0);
-    return kiln_place(u->batch, zeros, u->g, u->view.start, u->view.step);
+    return kiln_insert_slice(u->batch, zeros, u->g, u->view.start, u->view.step);
 }
 
 /* ---- windows ---- */
@@ -188,7 +188,7 @@ static kiln_tensor put_into_rows(const struct unview *u, size_t length, int64_t 
     step[last] = u->view.step[last];
     shape.dims[last] = length;
     kiln_tensor zeros = kiln_fill(u->batch, KILN_F32, rank, shape.dims, 0);
-    kiln_tensor rows = kiln_place(u->batch, zeros, u->g, start, step);
+    kiln_tensor rows = kiln_insert_slice(u->batch, zeros, u->g, start, step);
     shape.dims[last - 1] *= length;
     return kiln_reshape(u->batch, rows, rank - 1, shape.dims);
 }
@@ -241,8 +241,8 @@ void kiln__adjoint_view(struct kiln__gradient *walk, const struct kiln__node *no
 /* ---- places ---- */
 
 /* The part gets what stands in its place; the base what is left, zeros there. */
-void kiln__adjoint_place(struct kiln__gradient *walk, const struct kiln__node *node, kiln_tensor y,
-                         kiln_tensor g)
+void kiln__adjoint_insert_slice(struct kiln__gradient *walk, const struct kiln__node *node,
+                                kiln_tensor y, kiln_tensor g)
 {
     kiln_batch *batch = walk->batch;
     struct kiln__shape part = kiln__gradient_shape(walk, kiln__gradient_operand(walk, node, 0));

@@ -40,7 +40,8 @@ static kiln_tensor as_matrix(struct kiln__gradient *walk, kiln_tensor x)
 /* y = a b: a' = g b^T, b' = a^T g (M. Giles, "An extended collection of matrix derivative results",
  * 2008). Where b is one matrix for all leading dimensions, they are rows of one tall product, which
  * sums over them. */
-static void give(struct kiln__gradient *walk, const struct kiln__node *node, kiln_tensor g)
+static void grad_product_give(struct kiln__gradient *walk, const struct kiln__node *node,
+                              kiln_tensor g)
 {
     kiln_tensor a = kiln__gradient_operand(walk, node, 0),
                 b = kiln__gradient_operand(walk, node, 1);
@@ -67,6 +68,6 @@ void kiln__adjoint_matmul(struct kiln__gradient *walk, const struct kiln__node *
     const uint8_t usual = walk->batch->product;
     (void)y;
     walk->batch->product = node->op;
-    give(walk, node, g);
+    grad_product_give(walk, node, g);
     walk->batch->product = usual;
 }

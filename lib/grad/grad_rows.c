@@ -98,14 +98,15 @@ static size_t read_mask(uint64_t mask, int axes[KILN_MAX_RANK])
 }
 
 /* A reduction over the axes of a mask, which stay as 1. A mask without axes reduces nothing. */
-static kiln_tensor reduce(kiln_batch *batch, enum kiln__reduction op, kiln_tensor x, uint64_t mask)
+static kiln_tensor grad_rows_reduce(kiln_batch *batch, enum kiln__reduction op, kiln_tensor x,
+                                    uint64_t mask)
 {
     int axes[KILN_MAX_RANK];
     size_t count = read_mask(mask, axes);
     return count ? kiln__record_reduction(batch, op, "kiln_grad", x, count, axes, 1) : x;
 }
 
-#define REDUCE(name, value) reduce(batch, KILN__REDUCE_##name, value, mask)
+#define REDUCE(name, value) grad_rows_reduce(batch, KILN__REDUCE_##name, value, mask)
 #define N kiln_constant(batch, KILN_F32, count)
 #define ONE_IF_0(x) OP(where, OP(equal, x, K(0)), K(1), K(0))
 #define CHOSEN(x, y) OP(logical_or, OP(equal, x, y), OP(isnan, x))

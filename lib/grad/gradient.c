@@ -21,11 +21,11 @@ static kiln__adjoint *const adjoints[] = {
     [KILN__RESHAPE] = kiln__adjoint_reshape,
     [KILN__MATMUL] = kiln__adjoint_matmul,
     [KILN__SCAN] = kiln__adjoint_scan,
-    [KILN__PLACE] = kiln__adjoint_place,
+    [KILN__INSERT_SLICE] = kiln__adjoint_insert_slice,
     [KILN__ATTENTION] = kiln__adjoint_attention,
     [KILN__GATHER] = kiln__adjoint_gather,
     [KILN__SCATTER] = kiln__adjoint_scatter,
-    [KILN__SLOPES] = kiln__adjoint_slopes,
+    [KILN__ATTENTION_BACKWARD] = kiln__adjoint_attention_backward,
 };
 
 /* NULL where there is none. */
@@ -76,7 +76,8 @@ static kiln_tensor sum_to(kiln_batch *batch, kiln_tensor part, const struct kiln
     return kiln_reshape(batch, sum, to->rank, to->dims);
 }
 
-static kiln_tensor fit(struct kiln__gradient *walk, kiln_tensor part, const struct kiln__shape *to)
+static kiln_tensor gradient_fit(struct kiln__gradient *walk, kiln_tensor part,
+                                const struct kiln__shape *to)
 {
     struct kiln__shape from = kiln__gradient_shape(walk, part), both;
     if (kiln__shape_equal(&from, to))
@@ -97,7 +98,7 @@ void kiln__gradient_give_chosen(struct kiln__gradient *walk, uint32_t to, kiln_t
     if (!kiln__shape_equal(&from, &shape) || (sum->id && mask->id != chosen.id))
         chosen = (kiln_tensor){0};
     *mask = chosen;
-    part = fit(walk, part, &shape);
+    part = gradient_fit(walk, part, &shape);
     *sum = sum->id ? kiln_add(walk->batch, *sum, part) : part;
 }
 
@@ -236,7 +237,7 @@ kiln_status kiln_grad(kiln_batch *batch, kiln_tensor loss, const kiln_tensor *in
 {
     KILN__CALL(batch);
     if (check_arguments(batch, __func__, loss, inputs, n, out)) {
-        kiln__call_apart(batch);
+        kiln__call_unnamed(batch);
         struct kiln__gradient walk = {.batch = batch,
                                       .call = __func__,
                                       .inputs = inputs,

@@ -27,7 +27,7 @@ typedef void kiln__adjoint(struct kiln__gradient *walk, const struct kiln__node 
 /* One per kind that has operands. */
 kiln__adjoint kiln__adjoint_elementwise, kiln__adjoint_cast, kiln__adjoint_reduce;
 kiln__adjoint kiln__adjoint_view, kiln__adjoint_reshape, kiln__adjoint_matmul;
-kiln__adjoint kiln__adjoint_place, kiln__adjoint_attention, kiln__adjoint_slopes;
+kiln__adjoint kiln__adjoint_insert_slice, kiln__adjoint_attention, kiln__adjoint_attention_backward;
 kiln__adjoint kiln__adjoint_scan;
 
 kiln__adjoint kiln__adjoint_gather, kiln__adjoint_scatter;

@@ -8,7 +8,7 @@ static const struct kiln__node *input_of(const struct kiln__graph *graph,
     return &graph->nodes.items[node->input[i]];
 }
 
-static size_t dimension(const struct kiln__node *node, uint32_t from_last)
+static size_t attention_dimension(const struct kiln__node *node, uint32_t from_last)
 {
     return node->shape.dims[node->shape.rank - from_last];
 }
@@ -17,10 +17,10 @@ struct kiln__attention_size kiln__attention_size(const struct kiln__graph *graph
                                                  const struct kiln__node *node)
 {
     struct kiln__attention_size size = {.batches = 1};
-    size.m = dimension(node, 2);
-    size.e = dimension(node, 1);
-    size.d = dimension(input_of(graph, node, KILN__QUERY), 1);
-    size.n = dimension(input_of(graph, node, KILN__KEY), 2);
+    size.m = attention_dimension(node, 2);
+    size.e = attention_dimension(node, 1);
+    size.d = attention_dimension(input_of(graph, node, KILN__QUERY), 1);
+    size.n = attention_dimension(input_of(graph, node, KILN__KEY), 2);
     for (uint32_t i = 0; i + 2 < node->shape.rank; i++)
         size.batches *= node->shape.dims[i];
     return size;

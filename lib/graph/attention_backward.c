@@ -8,25 +8,27 @@ static const struct kiln__shape *shape_of(const struct kiln__graph *graph,
     return &graph->nodes.items[node->input[i]].shape;
 }
 
-static size_t dimension(const struct kiln__shape *shape, uint32_t from_last)
+static size_t attention_backward_dimension(const struct kiln__shape *shape, uint32_t from_last)
 {
     return shape->dims[shape->rank - from_last];
 }
 
-bool kiln__slopes_by_key(const struct kiln__node *node)
+bool kiln__attention_backward_by_key(const struct kiln__node *node)
 {
-    return node->attention.form == KILN__SLOPES_VALUES || node->attention.form == KILN__SLOPES_KEYS;
+    return node->attention.form == KILN__BACKWARD_VALUES ||
+           node->attention.form == KILN__BACKWARD_KEYS;
 }
 
-struct kiln__attention_size kiln__slopes_size(const struct kiln__graph *graph,
-                                              const struct kiln__node *node)
+struct kiln__attention_size kiln__attention_backward_size(const struct kiln__graph *graph,
+                                                          const struct kiln__node *node)
 {
     struct kiln__attention_size size = {.batches = 1};
-    size.m = dimension(&node->shape, 2);
-    size.n = dimension(shape_of(graph, node, KILN__WALKED), 2);
-    size.d = dimension(shape_of(graph, node, KILN__OWN), 1);
-    size.e = node->n_inputs > KILN__STATS ? dimension(shape_of(graph, node, KILN__OWN_OTHER), 1)
-                                          : size.d;
+    size.m = attention_backward_dimension(&node->shape, 2);
+    size.n = attention_backward_dimension(shape_of(graph, node, KILN__STREAMED_OPERAND), 2);
+    size.d = attention_backward_dimension(shape_of(graph, node, KILN__ROW_OPERAND), 1);
+    size.e = node->n_inputs > KILN__STATS
+                 ? attention_backward_dimension(shape_of(graph, node, KILN__OTHER_ROW_OPERAND), 1)
+                 : size.d;
     for (uint32_t i = 0; i + 2 < node->shape.rank; i++)
         size.batches *= node->shape.dims[i];
     return size;
@@ -43,10 +45,11 @@ static bool has_shape(const struct kiln__graph *graph, const struct kiln__node *
     return kiln__shape_equal(&shape, shape_of(graph, node, i));
 }
 
-const char *kiln__slopes_check(const struct kiln__graph *graph, const struct kiln__node *node)
+const char *kiln__attention_backward_check(const struct kiln__graph *graph,
+                                           const struct kiln__node *node)
 {
-    const bool scales = node->attention.form == KILN__SLOPES_SCALES;
-    if (node->attention.form > KILN__SLOPES_QUERIES)
+    const bool scales = node->attention.form == KILN__BACKWARD_LOG_SUM_EXP;
+    if (node->attention.form > KILN__BACKWARD_QUERIES)
         return "form";
     if (node->shape.rank < 2 || node->n_inputs != (scales ? 2 : KILN__STATS + 1))
         return "rank or number of inputs";
@@ -56,17 +59,17 @@ const char *kiln__slopes_check(const struct kiln__graph *graph, const struct kil
         if (shape_of(graph, node, i)->rank != node->shape.rank ||
             graph->nodes.items[node->input[i]].type != KILN_F32)
             return "rank or type of an operand";
-    const struct kiln__attention_size size = kiln__slopes_size(graph, node);
-    const size_t queries = kiln__slopes_by_key(node) ? size.n : size.m;
-    const size_t columns = scales                                        ? 1
-                           : node->attention.form == KILN__SLOPES_VALUES ? size.e
-                                                                         : size.d;
-    if (dimension(&node->shape, 1) != columns ||
-        !has_shape(graph, node, KILN__OWN, size.m, size.d) ||
-        !has_shape(graph, node, KILN__WALKED, size.n, size.d))
+    const struct kiln__attention_size size = kiln__attention_backward_size(graph, node);
+    const size_t queries = kiln__attention_backward_by_key(node) ? size.n : size.m;
+    const size_t columns = scales                                          ? 1
+                           : node->attention.form == KILN__BACKWARD_VALUES ? size.e
+                                                                           : size.d;
+    if (attention_backward_dimension(&node->shape, 1) != columns ||
+        !has_shape(graph, node, KILN__ROW_OPERAND, size.m, size.d) ||
+        !has_shape(graph, node, KILN__STREAMED_OPERAND, size.n, size.d))
         return "shapes";
-    if (!scales && (!has_shape(graph, node, KILN__OWN_OTHER, size.m, size.e) ||
-                    !has_shape(graph, node, KILN__WALKED_OTHER, size.n, size.e) ||
+    if (!scales && (!has_shape(graph, node, KILN__OTHER_ROW_OPERAND, size.m, size.e) ||
+                    !has_shape(graph, node, KILN__OTHER_STREAMED_OPERAND, size.n, size.e) ||
                     !has_shape(graph, node, KILN__STATS, queries, KILN__STATS_COLUMNS)))
         return "shapes of slopes, values or stats";
     return NULL;

@@ -5,16 +5,16 @@
  *
  *     weight_ij = exp(scale q_i.k_j - ln 2 l_i),   slope_ij = weight_ij (s_i.v_j - t_i)
  *
- *     form     result                                            inputs
- *     SCALES   l_i = log2 sum_j exp(scale q_i.k_j) [.., m, 1]    q, k
- *     VALUES   u_i sum_i weight_ij s_i [.., n, e]                k, q, v, s, stats
- *     KEYS     w_i sum_i slope_ij q_i [.., n, d]                 k, q, v, s, stats
- *     QUERIES  w_i sum_j slope_ij k_j [.., m, d]                 q, k, s, v, stats
+ *     form         result                                            inputs
+ *     LOG_SUM_EXP  l_i = log2 sum_j exp(scale q_i.k_j) [.., m, 1]    q, k
+ *     VALUES       u_i sum_i weight_ij s_i [.., n, e]                k, q, v, s, stats
+ *     KEYS         w_i sum_i slope_ij q_i [.., n, d]                 k, q, v, s, stats
+ *     QUERIES      w_i sum_j slope_ij k_j [.., m, d]                 q, k, s, v, stats
  *
  * l_i is INFINITY if query i sees no key: all its weights are 0. stats [.., m, 4] has l_i, t_i, w
  * and u of each query; w and u are the same for all queries of a matrix. The node's op is the
  * narrow type that weights and slopes are rounded to before they meet the last factor, or 0.
- * Gradients are recorded like this for devices whose kernels never store scores
+ * Attention's gradients are recorded like this for devices whose kernels never store scores
  * (grad/grad_attention.c).
  */
 #ifndef KILN_GRAPH_ATTENTION_BACKWARD_H
@@ -22,26 +22,27 @@
 
 #include "graph/attention.h"
 
-enum kiln__slopes_input {
-    KILN__OWN,
-    KILN__WALKED,
-    KILN__OWN_OTHER,
-    KILN__WALKED_OTHER,
+enum kiln__attention_backward_input {
+    KILN__ROW_OPERAND,
+    KILN__STREAMED_OPERAND,
+    KILN__OTHER_ROW_OPERAND,
+    KILN__OTHER_STREAMED_OPERAND,
     KILN__STATS
 };
 
 #define KILN__STATS_COLUMNS 4
-#define KILN__SLOPES_COLUMNS 128 /* of q, k, v: kernels take no more */
+#define KILN__BACKWARD_COLUMNS 128 /* of q, k, v: kernels take no more */
 
 /* m: rows of the result, n: rows that each of them is made from; d and e: columns of the first two
  * inputs, and of the other two (as many, if there are none). */
-struct kiln__attention_size kiln__slopes_size(const struct kiln__graph *graph,
-                                              const struct kiln__node *node);
+struct kiln__attention_size kiln__attention_backward_size(const struct kiln__graph *graph,
+                                                          const struct kiln__node *node);
 
 /* Whether the result's rows are keys, and what it is made from are queries. */
-bool kiln__slopes_by_key(const struct kiln__node *node);
+bool kiln__attention_backward_by_key(const struct kiln__node *node);
 
 /* What is wrong with the node, or NULL. */
-const char *kiln__slopes_check(const struct kiln__graph *graph, const struct kiln__node *node);
+const char *kiln__attention_backward_check(const struct kiln__graph *graph,
+                                           const struct kiln__node *node);
 
 #endif

@@ -2,8 +2,8 @@
 /* A rule per node kind that carries the batch axis from a result to its operands. */
 #include "graph/batch_axis.h"
 
-#define ALL KILN__ALONG_ALL
-#define NEVER KILN__ALONG_NEVER
+#define ALL KILN__BATCH_AXIS_ALL
+#define NEVER KILN__BATCH_AXIS_NEVER
 
 static const struct kiln__shape *shape_of(const struct kiln__graph *graph,
                                           const struct kiln__node *node, unsigned k)
@@ -11,7 +11,7 @@ static const struct kiln__shape *shape_of(const struct kiln__graph *graph,
     return &graph->nodes.items[node->input[k]].shape;
 }
 
-bool kiln__along_has(const struct kiln__shape *shape, uint32_t dim, size_t rows)
+bool kiln__batch_axis_has(const struct kiln__shape *shape, uint32_t dim, size_t rows)
 {
     return dim < shape->rank && shape->dims[dim] && shape->dims[dim] % rows == 0;
 }
@@ -25,7 +25,7 @@ static size_t count_before(const struct kiln__shape *shape, uint32_t dim)
     return count;
 }
 
-bool kiln__along_is_outermost(const struct kiln__shape *shape, uint32_t dim)
+bool kiln__batch_axis_is_outermost(const struct kiln__shape *shape, uint32_t dim)
 {
     return count_before(shape, dim) == 1;
 }
@@ -70,7 +70,7 @@ static int of_reshape(const struct kiln__node *node, const struct kiln__shape *i
 {
     size_t before = count_before(&node->shape, (uint32_t)dim);
     for (uint32_t d = 0; d < input->rank; d++)
-        if (kiln__along_has(input, d, rows) && count_before(input, d) == before)
+        if (kiln__batch_axis_has(input, d, rows) && count_before(input, d) == before)
             return (int)d;
     return NEVER;
 }
@@ -111,8 +111,8 @@ static int of_scatter(const struct kiln__graph *graph, const struct kiln__node *
                                                      : dim;
 }
 
-int kiln__along(const struct kiln__graph *graph, uint32_t index, unsigned k, uint32_t dim,
-                size_t rows)
+int kiln__batch_axis(const struct kiln__graph *graph, uint32_t index, unsigned k, uint32_t dim,
+                     size_t rows)
 {
     const struct kiln__node *node = &graph->nodes.items[index];
     const struct kiln__shape *input = shape_of(graph, node, k);
@@ -126,8 +126,8 @@ int kiln__along(const struct kiln__graph *graph, uint32_t index, unsigned k, uin
     case KILN__RESHAPE: return of_reshape(node, input, d, rows);
     case KILN__MATMUL: return of_product(node, k, d);
     case KILN__ATTENTION:
-    case KILN__SLOPES: return d < rank - 2 ? d : NEVER;
-    case KILN__PLACE: return of_place(graph, node, k, d);
+    case KILN__ATTENTION_BACKWARD: return d < rank - 2 ? d : NEVER;
+    case KILN__INSERT_SLICE: return of_place(graph, node, k, d);
     case KILN__GATHER: return of_gather(graph, node, k, d);
     case KILN__SCATTER: return of_scatter(graph, node, k, d);
     case KILN__SORT: return d < rank - 1 ? d : NEVER;
@@ -155,13 +155,14 @@ static unsigned choices(const struct kiln__graph *graph, const struct kiln__node
                                          : 1;
 }
 
-unsigned kiln__along_sum(const struct kiln__graph *graph, uint32_t index, const uint8_t *rows_of)
+unsigned kiln__batch_axis_sum(const struct kiln__graph *graph, uint32_t index,
+                              const uint8_t *rows_of)
 {
     const struct kiln__node *node = &graph->nodes.items[index];
     for (unsigned sum = 1; adds_up(node) && sum <= choices(graph, node); sum++) {
         bool goes = node->kind != KILN__REDUCE || (node->axes >> (sum - 1) & 1);
         for (unsigned k = 0; k < node->n_inputs && goes; k++) {
-            int dim = kiln__along_summed(graph, index, k, sum);
+            int dim = kiln__batch_axis_summed(graph, index, k, sum);
             goes = dim < 0 || (rows_of[node->input[k]] >> dim & 1);
         }
         if (goes)
@@ -170,7 +171,8 @@ unsigned kiln__along_sum(const struct kiln__graph *graph, uint32_t index, const 
     return 0;
 }
 
-int kiln__along_summed(const struct kiln__graph *graph, uint32_t index, unsigned k, unsigned sum)
+int kiln__batch_axis_summed(const struct kiln__graph *graph, uint32_t index, unsigned k,
+                            unsigned sum)
 {
     const struct kiln__node *node = &graph->nodes.items[index];
     if (node->kind == KILN__MATMUL)

@@ -11,14 +11,14 @@ void kiln__graph_free(struct kiln__graph *graph)
     kiln__vector_free(&graph->requests);
     kiln__vector_free(&graph->became);
     kiln__vector_free(&graph->moved);
-    kiln__vector_free(&graph->again);
+    kiln__vector_free(&graph->rematerialised);
 }
 
 size_t kiln__graph_trim(struct kiln__graph *graph)
 {
     return kiln__vector_trim(&graph->nodes) + kiln__vector_trim(&graph->requests) +
            kiln__vector_trim(&graph->became) + kiln__vector_trim(&graph->moved) +
-           kiln__vector_trim(&graph->again);
+           kiln__vector_trim(&graph->rematerialised);
 }
 
 void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
@@ -38,13 +38,13 @@ void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
     case KILN__REDUCE:
     case KILN__SCAN: to->axes = from->axes; break;
     case KILN__VIEW:
-    case KILN__PLACE: to->view = from->view; break;
+    case KILN__INSERT_SLICE: to->view = from->view; break;
     case KILN__SCATTER:
     case KILN__GATHER: to->axis = from->axis; break;
     case KILN__IOTA:
     case KILN__SORT: break;
     case KILN__ATTENTION:
-    case KILN__SLOPES: to->attention = from->attention; break;
+    case KILN__ATTENTION_BACKWARD: to->attention = from->attention; break;
     case KILN__ELEMENTWISE:
     case KILN__CAST:
     case KILN__RESHAPE:
@@ -81,7 +81,8 @@ bool *kiln__graph_needed(const struct kiln__graph *graph)
 
 bool kiln__graph_copy(const struct kiln__graph *from, struct kiln__graph *to)
 {
-    *to = (struct kiln__graph){.alike = from->alike, .integers = from->integers};
+    *to =
+        (struct kiln__graph){.batch_invariant = from->batch_invariant, .integers = from->integers};
     for (size_t i = 0; i < from->nodes.count; i++) {
         uint32_t index;
         if (!kiln__graph_add(to, &from->nodes.items[i], &index))
@@ -137,7 +138,7 @@ kiln_type kiln__node_computed(const struct kiln__node *node)
 bool kiln__node_takes_stored(const struct kiln__node *node, unsigned k)
 {
     enum kiln__kind kind = node->kind;
-    return kind == KILN__CAST || kind == KILN__PLACE || kiln__node_is_movement(node) ||
+    return kind == KILN__CAST || kind == KILN__INSERT_SLICE || kiln__node_is_movement(node) ||
            (kind == KILN__GATHER && k == 0);
 }
 
@@ -165,7 +166,7 @@ uint32_t kiln__node_base(const struct kiln__node *node)
 {
     if (node->kind == KILN__SCATTER)
         return node->input[KILN__SCATTER_BASE];
-    return node->kind == KILN__PLACE && node->n_inputs > 1 ? node->input[1] : UINT32_MAX;
+    return node->kind == KILN__INSERT_SLICE && node->n_inputs > 1 ? node->input[1] : UINT32_MAX;
 }
 
 size_t kiln__view_number(const struct kiln__view *view, uint32_t rank, const size_t *index,
@@ -214,7 +215,7 @@ static const char *const scatter_names[] = {
     [KILN_SCATTER_MAX] = "scatter_max",
 };
 
-static const char *const slopes_names[] = {"attention_scales", "attention_by_values",
+static const char *const slopes_names[] = {"attention_log_sum_exp", "attention_by_values",
                                            "attention_by_keys", "attention_by_queries"};
 
 const char *kiln__node_name(const struct kiln__node *node)
@@ -231,13 +232,13 @@ const char *kiln__node_name(const struct kiln__node *node)
     case KILN__RESHAPE: return "reshape";
     case KILN__MATMUL: return "matmul";
     case KILN__ATTENTION: return "attention";
-    case KILN__PLACE: return "place";
+    case KILN__INSERT_SLICE: return "insert_slice";
     case KILN__IOTA: return "iota";
     case KILN__GATHER: return "gather";
     case KILN__SCAN: return "cumsum";
     case KILN__SCATTER: return scatter_names[node->op];
     case KILN__SORT: return "argsort";
-    case KILN__SLOPES: return slopes_names[node->attention.form];
+    case KILN__ATTENTION_BACKWARD: return slopes_names[node->attention.form];
     }
     return "?";
 }

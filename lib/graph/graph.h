@@ -16,25 +16,26 @@
 #include "util/vector.h"
 
 enum kiln__kind {
-    KILN__UPLOAD,      /* host memory, by binding */
-    KILN__IMPORT,      /* a buffer, by binding */
-    KILN__CONSTANT,    /* one value, repeated over the shape */
-    KILN__ELEMENTWISE, /* a row of elementwise.def; operands broadcast */
-    KILN__CAST,        /* to the node's type */
-    KILN__REDUCE,      /* a row of reduce.def over the axes of a mask, which it drops */
-    KILN__VIEW,        /* transpose, slice, broadcast: the input's elements at affine positions */
-    KILN__RESHAPE,     /* the input's elements in row-major order */
-    KILN__MATMUL,      /* [..., m, k] times [..., k, n] with equal leading dimensions */
-    KILN__ATTENTION,   /* softmax of queries times keys, times values: graph/attention.h */
-    KILN__SCAN,        /* running sums along the one axis of a mask */
-    KILN__PLACE,       /* the second input with the first put where a view finds it; without a
-                          second input the elements beside the part are undefined */
-    KILN__IOTA,        /* i32: the row-major number of each element; read without any memory */
-    KILN__GATHER,      /* numpy.take(data, indices, axis): [data[:axis], indices, data[axis+1:]] */
+    KILN__UPLOAD,       /* host memory, by binding */
+    KILN__IMPORT,       /* a buffer, by binding */
+    KILN__CONSTANT,     /* one value, repeated over the shape */
+    KILN__ELEMENTWISE,  /* a row of elementwise.def; operands broadcast */
+    KILN__CAST,         /* to the node's type */
+    KILN__REDUCE,       /* a row of reduce.def over the axes of a mask, which it drops */
+    KILN__VIEW,         /* transpose, slice, broadcast: the input's elements at affine positions */
+    KILN__RESHAPE,      /* the input's elements in row-major order */
+    KILN__MATMUL,       /* [..., m, k] times [..., k, n] with equal leading dimensions */
+    KILN__ATTENTION,    /* softmax of queries times keys, times values: graph/attention.h */
+    KILN__SCAN,         /* running sums along the one axis of a mask */
+    KILN__INSERT_SLICE, /* the second input with the first put where a view finds it; without a
+                           second input the elements beside the part are undefined */
+    KILN__IOTA,         /* i32: the row-major number of each element; read without any memory */
+    KILN__GATHER,       /* numpy.take(data, indices, axis): [data[:axis], indices, data[axis+1:]] */
     KILN__SCATTER, /* values, indices, base: the base with each value, in their order, put, added,
-                     ... (a kiln_scatter_mode) where its index is */
+                      ... (a kiln_scatter_mode) where its index is */
     KILN__SORT, /* i32: where, along the last dimension, the element is that comes there in order */
-    KILN__SLOPES /* what the gradient of attention is made of: graph/attention_backward.h */
+    KILN__ATTENTION_BACKWARD /* what the gradient of attention is made of:
+                                graph/attention_backward.h */
 };
 
 /* A cast to the type that its input has can mark where gradients end. Integers that become shorter
@@ -48,7 +49,7 @@ enum kiln__product_name {
     KILN__PRODUCT_EXACT,
     KILN__PRODUCT_TF32,
     KILN__PRODUCT_F32X3,
-    KILN__PRODUCT_WHOLE
+    KILN__PRODUCT_EXACT_INTEGER
 };
 
 /* What a gather gives where its index is none of the data's: NaN, of integers 0; or 0. */
@@ -78,7 +79,8 @@ enum kiln__view_name {
 
 /* A strided view: element (i0, i1, ...) is the input's element whose index in dimension d is
  * start[d] plus the sum of step[k] * i_k over the dimensions k with source[k] == d. An insertion
- * (KILN__PLACE) writes through its view of the result, so no two elements may coincide there. */
+ * (KILN__INSERT_SLICE) writes through its view of the result, so no two elements may coincide
+ * there. */
 struct kiln__view {
     int8_t source[KILN_MAX_RANK]; /* per dimension of the view: dimension of the input, or -1 */
     int64_t step[KILN_MAX_RANK];  /* per dimension of the view; 0 repeats */
@@ -86,28 +88,28 @@ struct kiln__view {
 };
 
 /* Which of attention_backward.h. */
-enum kiln__slopes_form {
-    KILN__SLOPES_SCALES,
-    KILN__SLOPES_VALUES,
-    KILN__SLOPES_KEYS,
-    KILN__SLOPES_QUERIES,
-    KILN__SLOPES_BOTH /* of no node: what a kernel computes for two, KEYS and VALUES */
+enum kiln__attention_backward_form {
+    KILN__BACKWARD_LOG_SUM_EXP,
+    KILN__BACKWARD_VALUES,
+    KILN__BACKWARD_KEYS,
+    KILN__BACKWARD_QUERIES,
+    KILN__BACKWARD_BOTH /* of no node: what a kernel computes for two, KEYS and VALUES */
 };
 
-/* Of an attention, and of slopes. Scores are scaled; query i of a causal node sees keys 0 to i +
- * diagonal. The node's op is the type that its weights may be rounded to before they meet the
- * values, or 0. */
+/* Of an attention, and of its backward nodes. Scores are scaled; query i of a causal node sees keys
+ * 0 to i + diagonal. The node's op is the type that its weights may be rounded to before they meet
+ * the values, or 0. */
 struct kiln__attention {
     double scale;
     int64_t diagonal;
     uint64_t causal;
-    uint64_t form; /* SLOPES: enum kiln__slopes_form */
+    uint64_t form; /* ATTENTION_BACKWARD: enum kiln__attention_backward_form */
 };
 
 #define KILN__MOST_INPUTS 5
 
-/* Of a product: beside so many, bringing weights into another form again in every run takes a
- * hundredth of it; to keep that form takes as much memory as the weights. */
+/* Rows of a product from which on packing the weights anew in every run takes a hundredth of its
+ * time; keeping them packed takes as much memory as the weights. */
 #define KILN__MANY_ROWS 1024
 
 /* Compared and hashed as bytes, which kiln__node_copy() makes possible. */
@@ -124,8 +126,8 @@ struct kiln__node {
         uint64_t binding; /* UPLOAD, IMPORT: its number among the batch's inputs */
         uint64_t axes;    /* REDUCE, SCAN: bit d is set if the input's dimension d is reduced */
         uint64_t axis;    /* GATHER, SCATTER */
-        struct kiln__view view;           /* VIEW, PLACE */
-        struct kiln__attention attention; /* ATTENTION, SLOPES */
+        struct kiln__view view;           /* VIEW, INSERT_SLICE */
+        struct kiln__attention attention; /* ATTENTION, ATTENTION_BACKWARD */
     };
 };
 _Static_assert(offsetof(struct kiln__node, input) == 4, "no padding before the inputs");
@@ -139,13 +141,13 @@ struct kiln__request {
     uint32_t replaces; /* EXPORT: 1 + the input that is the same buffer; 0: none, or several */
 };
 
-struct kiln__moved {
-    uint32_t node, heir;
+struct kiln__transposed {
+    uint32_t node, donated_to;
 };
 
 /* Of a node where some values are computed more than once, for want of memory
  * (memory/rematerialise_graph.h). */
-struct kiln__again {
+struct kiln__rematerialised {
     uint32_t since; /* its kernel is begun by this node or a later one */
     bool held;      /* it goes to memory: one of these values */
     uint32_t of;    /* not 0: it is a copy, and the node of number of - 1 does the same */
@@ -154,7 +156,7 @@ struct kiln__again {
 struct kiln__graph {
     KILN__VECTOR(struct kiln__node) nodes;
     KILN__VECTOR(struct kiln__request) requests;
-    bool alike;    /* products add up in the same order whatever their size */
+    bool batch_invariant; /* products add up in the same order whatever their size */
     bool narrow;   /* large products, too, read narrow operands as they lie in memory (fuse) */
     bool integers; /* the device adds up whole numbers: such products stay whole (rewrite) */
     const struct kiln__labels *labels; /* of a recorded graph, not owned; NULL: it has none */
@@ -162,8 +164,8 @@ struct kiln__graph {
     KILN__VECTOR(uint32_t) became;
     /* Operations that the last pass copied to another place. If the original has no users left,
      * `became` follows the copy. */
-    KILN__VECTOR(struct kiln__moved) moved;
-    KILN__VECTOR(struct kiln__again) again; /* per node; or none */
+    KILN__VECTOR(struct kiln__transposed) moved;
+    KILN__VECTOR(struct kiln__rematerialised) rematerialised; /* per node; or none */
 };
 
 #define KILN__DROPPED UINT32_MAX

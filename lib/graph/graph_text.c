@@ -36,7 +36,7 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
     }
     if (node->kind == KILN__SCAN && node->op == KILN__SCAN_BACKWARD)
         kiln__text_add(text, " from the end");
-    const bool attends = node->kind == KILN__ATTENTION || node->kind == KILN__SLOPES;
+    const bool attends = node->kind == KILN__ATTENTION || node->kind == KILN__ATTENTION_BACKWARD;
     if (attends)
         kiln__text_add(text, " scale %.9g", node->attention.scale);
     if (attends && node->attention.causal)
@@ -53,7 +53,7 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
         kiln__text_add(text, " along %u", (unsigned)node->axis);
     if (node->kind == KILN__GATHER && node->op == KILN__GATHER_PADDED)
         kiln__text_add(text, " or 0");
-    if (node->kind == KILN__PLACE) {
+    if (node->kind == KILN__INSERT_SLICE) {
         kiln__text_add(text, " at");
         dump_view(&node->view, &graph->nodes.items[node->input[0]].shape, text);
     }

@@ -67,7 +67,7 @@ uint32_t kiln__labels_find(const struct kiln__labels *labels, uint32_t node)
     if (!labels || !labels->names.length || node >= labels->nodes.count)
         return 0;
     const struct kiln__label *label = &labels->nodes.items[node];
-    if (label->name || !label->call || labels->calls.items[label->call - 1].apart)
+    if (label->name || !label->call || labels->calls.items[label->call - 1].unnamed)
         return label->name;
     return labels->calls.items[label->call - 1].name;
 }

@@ -17,7 +17,7 @@ struct kiln__label {
 struct kiln__called {
     const char *function; /* static */
     uint32_t name;        /* of its first result that was given one, which its other nodes share */
-    bool apart;           /* they do not: each of its results is another thing */
+    bool unnamed;         /* they do not: each of its results is another thing */
 };
 
 struct kiln__labels {

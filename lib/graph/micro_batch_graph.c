@@ -12,16 +12,16 @@
 #define WHOLE KILN_MAX_RANK
 
 struct work {
-    const struct kiln__division *division;
+    const struct kiln__partition *partition;
     const struct kiln__graph *graph;
-    const struct kiln__cut_what *what;
+    const struct kiln__micro_batch_what *what;
     uint16_t *needs;                     /* per node */
     uint32_t (*made)[KILN_MAX_RANK + 1]; /* per node and need: the node of the new graph */
     size_t wrong_bytes;
-    struct kiln__cut *cut;
+    struct kiln__micro_batch_graph *cut;
 };
 
-size_t kiln__cut_rows(const struct kiln__graph *graph)
+size_t kiln__micro_batch_rows(const struct kiln__graph *graph)
 {
     size_t rows = 0;
     for (size_t i = 0; i < graph->requests.count; i++) {
@@ -43,25 +43,26 @@ size_t kiln__cut_rows(const struct kiln__graph *graph)
 
 static bool is_complete(const struct work *work, uint32_t node)
 {
-    return work->division->sum[node] &&
-           (work->what->kind == KILN__CUT_END || work->division->level[node] < work->what->phase);
+    return work->partition->sum[node] && (work->what->kind == KILN__MICRO_BATCH_END ||
+                                          work->partition->level[node] < work->what->phase);
 }
 
 /* A sum that this graph begins, or adds to. */
 static bool is_summed(const struct work *work, uint32_t node)
 {
-    return work->division->sum[node] && work->what->kind != KILN__CUT_END &&
-           work->division->level[node] == work->what->phase;
+    return work->partition->sum[node] && work->what->kind != KILN__MICRO_BATCH_END &&
+           work->partition->level[node] == work->what->phase;
 }
 
 /* How this graph delivers a request: a dimension, or WHOLE; -1: another graph does. */
 static int delivery(const struct work *work, const struct kiln__request *request)
 {
-    int along = kiln__division_along(work->division, request->node);
+    int along = kiln__partition_axis(work->partition, request->node);
     switch (work->what->kind) {
-    case KILN__CUT_ROWS:
-        return along >= 0 && work->division->level[request->node] == work->what->phase ? along : -1;
-    case KILN__CUT_END: return along < 0 ? WHOLE : -1;
+    case KILN__MICRO_BATCH_ROWS:
+        return along >= 0 && work->partition->level[request->node] == work->what->phase ? along
+                                                                                        : -1;
+    case KILN__MICRO_BATCH_END: return along < 0 ? WHOLE : -1;
     default: return -1;
     }
 }
@@ -73,7 +74,7 @@ static void note_wrong(struct work *work, uint32_t node, uint32_t operand)
 {
     const struct kiln__node *wide = &work->graph->nodes.items[operand];
     size_t bytes = wide->n_inputs ? kiln__node_bytes(wide) : 1;
-    if (work->division->marked[operand] && !work->division->marked[node] &&
+    if (work->partition->marked[operand] && !work->partition->marked[node] &&
         bytes > work->wrong_bytes) {
         work->wrong_bytes = bytes;
         work->cut->wrong = node;
@@ -91,9 +92,9 @@ static void need(struct work *work, uint32_t node, uint32_t operand, int dim)
 static void need_of_sum(struct work *work, uint32_t i)
 {
     const struct kiln__node *node = &work->graph->nodes.items[i];
-    bool begin = work->what->kind == KILN__CUT_BEGIN;
+    bool begin = work->what->kind == KILN__MICRO_BATCH_BEGIN;
     for (unsigned k = 0; k < node->n_inputs; k++) {
-        int dim = kiln__along_summed(work->graph, i, k, work->division->sum[i]);
+        int dim = kiln__batch_axis_summed(work->graph, i, k, work->partition->sum[i]);
         if (begin == (dim < 0))
             need(work, i, node->input[k], dim);
     }
@@ -116,8 +117,8 @@ static void find_needs(struct work *work)
             for (uint32_t d = 0; d <= WHOLE; d++)
                 if (work->needs[i] >> d & 1)
                     need(work, i, node->input[k],
-                         d == WHOLE ? KILN__ALONG_ALL
-                                    : kiln__along(graph, i, k, d, work->division->rows));
+                         d == WHOLE ? KILN__BATCH_AXIS_ALL
+                                    : kiln__batch_axis(graph, i, k, d, work->partition->rows));
     }
 }
 
@@ -135,23 +136,23 @@ static bool add_node(struct work *work, const struct kiln__node *node, uint32_t 
 
 static size_t part_of(const struct work *work, size_t elements)
 {
-    return elements / work->division->rows * work->what->part;
+    return elements / work->partition->rows * work->what->part;
 }
 
-static bool add_input(struct work *work, const struct kiln__cut_input *input,
+static bool add_input(struct work *work, const struct kiln__micro_batch_input *input,
                       struct kiln__node *node)
 {
-    struct kiln__cut_input *place = kiln__vector_push(&work->cut->inputs);
+    struct kiln__micro_batch_input *place = kiln__vector_push(&work->cut->inputs);
     if (place)
         *place = *input;
     node->binding = work->cut->inputs.count - 1;
     return place;
 }
 
-static bool add_result(struct work *work, const struct kiln__cut_result *result, uint32_t node,
-                       enum kiln__request_kind kind, uint32_t replaces)
+static bool add_result(struct work *work, const struct kiln__micro_batch_result *result,
+                       uint32_t node, enum kiln__request_kind kind, uint32_t replaces)
 {
-    struct kiln__cut_result *place = kiln__vector_push(&work->cut->results);
+    struct kiln__micro_batch_result *place = kiln__vector_push(&work->cut->results);
     struct kiln__request *request = kiln__vector_push(&work->cut->graph.requests);
     if (!place || !request)
         return false;
@@ -167,7 +168,7 @@ static uint32_t operand(const struct work *work, uint32_t node, int dim)
 }
 
 /* What is needed of a node along `dim`, or of it whole. */
-static bool add(struct work *work, uint32_t index, uint32_t dim)
+static bool micro_batch_add(struct work *work, uint32_t index, uint32_t dim)
 {
     const struct kiln__node *from = &work->graph->nodes.items[index];
     struct kiln__node node = *from;
@@ -175,10 +176,11 @@ static bool add(struct work *work, uint32_t index, uint32_t dim)
     if (rows)
         node.shape.dims[dim] = part_of(work, from->shape.dims[dim]);
     for (unsigned k = 0; k < from->n_inputs; k++)
-        node.input[k] = operand(work, from->input[k],
-                                rows ? kiln__along(work->graph, index, k, dim, work->division->rows)
-                                     : KILN__ALONG_ALL);
-    const struct kiln__cut_input input = {.binding = from->binding, .rows = rows};
+        node.input[k] =
+            operand(work, from->input[k],
+                    rows ? kiln__batch_axis(work->graph, index, k, dim, work->partition->rows)
+                         : KILN__BATCH_AXIS_ALL);
+    const struct kiln__micro_batch_input input = {.binding = from->binding, .rows = rows};
     return (!kiln__node_is_input(from) || add_input(work, &input, &node)) &&
            add_node(work, &node, index, &work->made[index][dim]);
 }
@@ -190,7 +192,8 @@ static bool add_numbers(struct work *work, uint32_t index, uint32_t dim)
     struct kiln__node numbers = *from, first = {.kind = KILN__UPLOAD, .type = KILN_I32};
     struct kiln__node sum = {
         .kind = KILN__ELEMENTWISE, .op = KILN__OP_add, .type = KILN_I32, .n_inputs = 2};
-    const struct kiln__cut_input input = {.numbers = kiln__node_count(from) / work->division->rows};
+    const struct kiln__micro_batch_input input = {.numbers = kiln__node_count(from) /
+                                                             work->partition->rows};
     numbers.shape.dims[dim] = part_of(work, from->shape.dims[dim]);
     sum.shape = numbers.shape;
     return add_input(work, &input, &first) && add_node(work, &numbers, index, &sum.input[0]) &&
@@ -203,7 +206,7 @@ static bool add_numbers(struct work *work, uint32_t index, uint32_t dim)
 static uint32_t number_of(const struct work *work, uint32_t node)
 {
     uint32_t number = 0;
-    while (work->division->sums[number] != node)
+    while (work->partition->sums[number] != node)
         number++;
     return number;
 }
@@ -213,7 +216,7 @@ static bool add_sum(struct work *work, uint32_t index, uint32_t *added)
 {
     const struct kiln__node *from = &work->graph->nodes.items[index];
     struct kiln__node node = {.kind = KILN__IMPORT, .type = from->type, .shape = from->shape};
-    const struct kiln__cut_input input = {.sum = number_of(work, index) + 1};
+    const struct kiln__micro_batch_input input = {.sum = number_of(work, index) + 1};
     return add_input(work, &input, &node) && add_node(work, &node, index, added);
 }
 
@@ -256,24 +259,24 @@ static uint8_t joining(const struct kiln__node *node)
 static bool begin_sum(struct work *work, uint32_t index)
 {
     const struct kiln__node *node = &work->graph->nodes.items[index];
-    const struct kiln__cut_result result = {.sum = number_of(work, index) + 1};
+    const struct kiln__micro_batch_result result = {.sum = number_of(work, index) + 1};
     uint32_t first = 0;
     double value = node->kind == KILN__REDUCE
                        ? kiln__identity_value(kiln__reduce_rows[node->op].identity, node->type)
                        : 0;
     if (node->kind == KILN__SCATTER)
-        first = operand(work, node->input[KILN__SCATTER_BASE], KILN__ALONG_ALL);
+        first = operand(work, node->input[KILN__SCATTER_BASE], KILN__BATCH_AXIS_ALL);
     else if (!add_constant(work, index, &node->shape, value, &first))
         return false;
     return add_result(work, &result, first, KILN__EXPORT, 0);
 }
 
 /* A mean is the sum of what parts have, each counting as much as it has of all rows. */
-static bool weigh(struct work *work, uint32_t index, uint32_t *partial)
+static bool micro_batch_weigh(struct work *work, uint32_t index, uint32_t *partial)
 {
     const struct kiln__node *node = &work->graph->nodes.items[index];
     uint32_t share;
-    double value = (double)work->what->part / (double)work->division->rows;
+    double value = (double)work->what->part / (double)work->partition->rows;
     if (node->kind != KILN__REDUCE || node->op != KILN__REDUCE_mean)
         return true;
     return add_constant(work, index, &(struct kiln__shape){0}, value, &share) &&
@@ -285,20 +288,20 @@ static bool go_on(struct work *work, uint32_t index)
 {
     const struct kiln__node *from = &work->graph->nodes.items[index];
     struct kiln__node node = *from;
-    const struct kiln__cut_result result = {.sum = number_of(work, index) + 1};
+    const struct kiln__micro_batch_result result = {.sum = number_of(work, index) + 1};
     uint32_t before, after;
     if (!add_sum(work, index, &before))
         return false;
     uint32_t replaces = (uint32_t)work->cut->inputs.count;
     for (unsigned k = 0; k < node.n_inputs; k++) {
-        int dim = kiln__along_summed(work->graph, index, k, work->division->sum[index]);
+        int dim = kiln__batch_axis_summed(work->graph, index, k, work->partition->sum[index]);
         node.input[k] = dim < 0 ? before : operand(work, from->input[k], dim);
     }
     if (!add_node(work, &node, index, &after))
         return false;
     bool added =
-        node.kind == KILN__SCATTER ||
-        (weigh(work, index, &after) && add_pair(work, index, joining(from), before, after, &after));
+        node.kind == KILN__SCATTER || (micro_batch_weigh(work, index, &after) &&
+                                       add_pair(work, index, joining(from), before, after, &after));
     return added && add_result(work, &result, after, KILN__EXPORT, replaces);
 }
 
@@ -306,12 +309,12 @@ static bool build_node(struct work *work, uint32_t i)
 {
     uint16_t needs = work->needs[i];
     if (is_summed(work, i))
-        return work->what->kind == KILN__CUT_BEGIN ? begin_sum(work, i) : go_on(work, i);
+        return work->what->kind == KILN__MICRO_BATCH_BEGIN ? begin_sum(work, i) : go_on(work, i);
     if (is_complete(work, i))
         return !needs || add_sum(work, i, &work->made[i][WHOLE]);
     for (uint32_t d = 0; d <= WHOLE; d++) {
         bool numbers = d < WHOLE && work->graph->nodes.items[i].kind == KILN__IOTA;
-        if ((needs >> d & 1) && !(numbers ? add_numbers(work, i, d) : add(work, i, d)))
+        if ((needs >> d & 1) && !(numbers ? add_numbers(work, i, d) : micro_batch_add(work, i, d)))
             return false;
     }
     return true;
@@ -321,7 +324,7 @@ static bool build_node(struct work *work, uint32_t i)
 static uint32_t find_replaced(const struct work *work, uint32_t replaces)
 {
     for (uint32_t i = 0; replaces && i < work->cut->inputs.count; i++) {
-        const struct kiln__cut_input *input = &work->cut->inputs.items[i];
+        const struct kiln__micro_batch_input *input = &work->cut->inputs.items[i];
         if (!input->rows && !input->numbers && !input->sum && input->binding == replaces - 1)
             return i + 1;
     }
@@ -334,12 +337,12 @@ static bool build(struct work *work)
     for (uint32_t i = 0; i < work->graph->nodes.count; i++)
         if (!build_node(work, i))
             return false;
-    graph->alike = work->graph->alike;
+    graph->batch_invariant = work->graph->batch_invariant;
     for (size_t i = 0; i < work->graph->requests.count; i++) {
         const struct kiln__request *from = &work->graph->requests.items[i];
         int how = delivery(work, from);
-        struct kiln__cut_result result = {.binding = i, .rows = how != WHOLE};
-        graph->alike = graph->alike || (how >= 0 && result.rows);
+        struct kiln__micro_batch_result result = {.binding = i, .rows = how != WHOLE};
+        graph->batch_invariant = graph->batch_invariant || (how >= 0 && result.rows);
         if (how >= 0 && !add_result(work, &result, work->made[from->node][how], from->kind,
                                     result.rows ? 0 : find_replaced(work, from->replaces)))
             return false;
@@ -347,12 +350,14 @@ static bool build(struct work *work)
     return true;
 }
 
-bool kiln__cut_make(const struct kiln__division *division, const struct kiln__cut_what *what,
-                    struct kiln__cut *cut)
+bool kiln__micro_batch_graph_make(const struct kiln__partition *partition,
+                                  const struct kiln__micro_batch_what *what,
+                                  struct kiln__micro_batch_graph *cut)
 {
-    size_t count = division->graph->nodes.count + 1;
-    struct work work = {.division = division, .graph = division->graph, .what = what, .cut = cut};
-    *cut = (struct kiln__cut){.wrong = KILN__CUT_FINE};
+    size_t count = partition->graph->nodes.count + 1;
+    struct work work = {
+        .partition = partition, .graph = partition->graph, .what = what, .cut = cut};
+    *cut = (struct kiln__micro_batch_graph){.wrong = KILN__MICRO_BATCH_FINE};
     work.needs = calloc(count, sizeof *work.needs);
     work.made = calloc(count, sizeof *work.made);
     bool made = work.needs && work.made;
@@ -364,7 +369,7 @@ bool kiln__cut_make(const struct kiln__division *division, const struct kiln__cu
     return made;
 }
 
-void kiln__cut_free(struct kiln__cut *cut)
+void kiln__micro_batch_graph_free(struct kiln__micro_batch_graph *cut)
 {
     kiln__graph_free(&cut->graph);
     kiln__vector_free(&cut->inputs);

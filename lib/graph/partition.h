@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a graph is computed some rows at a time. Values that have rows are computed by them. A sum
- * over rows is complete when all parts have added theirs, so that what is computed from it comes in
- * a later *phase*: once more through all parts, which compute anew what they need of values that
- * have rows. What has none is computed from sums at the end. */
+/* The partition of a graph that is computed some rows at a time. Values that have rows are computed
+ * by them. A sum over rows is complete when all parts have added theirs, so that what is computed
+ * from it comes in a later *phase*: once more through all parts, which compute anew what they need
+ * of values that have rows. What has none is computed from sums at the end. */
 #ifndef KILN_GRAPH_PARTITION_H
 #define KILN_GRAPH_PARTITION_H
 
 #include "graph/graph.h"
 
-struct kiln__division {
+struct kiln__partition {
     const struct kiln__graph *graph;
     size_t rows;
     uint8_t *possible; /* per node: a bit for each dimension along which it can be had by rows */
     uint8_t *marked;   /* per node: those along which it depends on rows of inputs */
-    uint8_t *sum;      /* per node: what kiln__along_sum() says; 0: it is computed as others are */
-    uint32_t *level;   /* per node: the first phase in which it, of a sum its addends, can be had */
-    uint32_t *sums; /* the nodes of sums that are needed, ascending: a sum's number is its place */
+    uint8_t *sum; /* per node: what kiln__batch_axis_sum() says; 0: it is computed as others are */
+    uint32_t *level; /* per node: the first phase in which it, of a sum its addends, can be had */
+    uint32_t *sums;  /* the nodes of sums that are needed, ascending: a sum's number is its place */
     size_t n_sums;
     uint32_t phases;
 };
 
 /* Whether something is a sum over rows if `with_sums`; else sums are computed whole, from all of
  * their operands. False without memory; to be freed then, too. */
-bool kiln__division_make(const struct kiln__graph *graph, size_t rows, bool with_sums,
-                         struct kiln__division *division);
-void kiln__division_free(struct kiln__division *division);
+bool kiln__partition_make(const struct kiln__graph *graph, size_t rows, bool with_sums,
+                          struct kiln__partition *partition);
+void kiln__partition_free(struct kiln__partition *partition);
 
 /* The dimension along which a result is delivered by rows; -1: it is delivered at the end. */
-int kiln__division_along(const struct kiln__division *division, uint32_t node);
+int kiln__partition_axis(const struct kiln__partition *partition, uint32_t node);
 
 /* Bytes of what is computed by rows: the more, the less memory a few rows take. */
-double kiln__division_bytes(const struct kiln__division *division);
+double kiln__partition_bytes(const struct kiln__partition *partition);
 
 #endif

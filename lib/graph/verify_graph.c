@@ -192,16 +192,16 @@ static const struct {
     [KILN__RESHAPE] = {1, check_reshape},
     [KILN__MATMUL] = {2, check_matmul},
     [KILN__ATTENTION] = {3, kiln__attention_check},
-    [KILN__PLACE] = {1, check_place},
+    [KILN__INSERT_SLICE] = {1, check_place},
     [KILN__IOTA] = {0, check_iota},
     [KILN__GATHER] = {2, check_gather},
     [KILN__SCAN] = {1, check_scan},
     [KILN__SCATTER] = {3, check_scatter},
     [KILN__SORT] = {1, check_sort},
-    [KILN__SLOPES] = {2, kiln__slopes_check},
+    [KILN__ATTENTION_BACKWARD] = {2, kiln__attention_backward_check},
 };
 
-_Static_assert(sizeof checks / sizeof *checks == KILN__SLOPES + 1, "a row per kind");
+_Static_assert(sizeof checks / sizeof *checks == KILN__ATTENTION_BACKWARD + 1, "a row per kind");
 
 static bool is_computed(const struct kiln__node *node)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What becomes of a group's axes on a device. */
+/* The mapping of a group's axes to a device: chunks, vectors, work-items, lanes. */
 #include "fuse/loop_nest.h"
 #include "lower/lower.h"
 
@@ -30,7 +30,8 @@ static bool is_index(const struct kiln__group *group, size_t access)
 /* Vectors run where neighbours are: along the reduced dimension, or along the last kept one. What
  * has one element per result or per reduced element is small beside the others. All that rows have
  * lies in one way. */
-bool kiln__schedule_is_of_columns(const struct kiln__group *group, const struct kiln__space *space)
+bool kiln__axis_mapping_is_of_columns(const struct kiln__group *group,
+                                      const struct kiln__space *space)
 {
     unsigned rows = 0, columns = 0;
     for (size_t i = 0; i < group->accesses.count; i++) {
@@ -75,7 +76,7 @@ static uint8_t choose_across(const struct kiln__traits *traits, const struct kil
         return 0;
     for (size_t i = 0; i < group->accesses.count; i++) {
         if (group->accesses.items[i].kind != KILN__ACCESS_MEMORY ||
-            kiln__space_along(space, i, last) != KILN__STRIDED)
+            kiln__space_vector_access(space, i, last) != KILN__STRIDED)
             continue;
         for (uint32_t d = 0; d < last; d++)
             if (space->stride[i][d] == 1 && space->dims[d] >= least)
@@ -86,12 +87,12 @@ static uint8_t choose_across(const struct kiln__traits *traits, const struct kil
 
 /* Only maps know accesses by the element's number, and tiles know rows, not runs over all
  * dimensions. */
-static enum kiln__along choose_along(const struct kiln__group *group,
-                                     const struct kiln__space *space, size_t access, uint32_t d,
-                                     uint8_t across)
+static enum kiln__vector_access choose_along(const struct kiln__group *group,
+                                             const struct kiln__space *space, size_t access,
+                                             uint32_t d, uint8_t across)
 {
     bool plain = group->accesses.items[access].kind == KILN__ACCESS_MEMORY;
-    enum kiln__along along = kiln__space_along(space, access, d);
+    enum kiln__vector_access along = kiln__space_vector_access(space, access, d);
     if (across && plain && along == KILN__STRIDED && space->stride[access][across - 1] == 1)
         return KILN__ACROSS;
     return !kiln__group_reduces(group) && !across && is_linear(space, access) ? KILN__LINEAR
@@ -100,12 +101,12 @@ static enum kiln__along choose_along(const struct kiln__group *group,
 
 /* Bytes of all tiles with such an edge; those of a row more keep columns in different banks. */
 static uint64_t tile_bytes(const struct kiln__plan *plan, const struct kiln__group *group,
-                           const struct kiln__form *form, unsigned edge)
+                           const struct kiln__variant *variant, unsigned edge)
 {
     const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
     uint64_t bytes = 0;
     for (size_t i = 0; i < group->accesses.count; i++) {
-        if (form->along[i] != KILN__ACROSS)
+        if (variant->along[i] != KILN__ACROSS)
             continue;
         kiln_type type = nodes[group->accesses.items[i].node].type;
         bytes += (uint64_t)edge * (edge + 1) * kiln_type_size(kiln__type_row(type)->computed);
@@ -117,19 +118,20 @@ static uint64_t tile_bytes(const struct kiln__plan *plan, const struct kiln__gro
  * as large ones as do, and not larger than lines that the items have an element each of. What has
  * no place there is read as it lies. */
 static void choose_tile(const struct kiln__plan *plan, const struct kiln__group *group,
-                        struct kiln__form *form)
+                        struct kiln__variant *variant)
 {
     const uint64_t room = plan->options.device->info.local_memory / 2;
-    const unsigned items = 1u << form->work_group;
+    const unsigned items = 1u << variant->work_group;
     const unsigned tuned = plan->options.device->traits->edge;
     const unsigned largest = tuned ? tuned : LARGEST_TILE;
     unsigned edge = largest < items ? largest : items;
-    while (edge > SMALLEST_TILE && tile_bytes(plan, group, form, edge) > room)
+    while (edge > SMALLEST_TILE && tile_bytes(plan, group, variant, edge) > room)
         edge /= 2;
-    for (size_t i = group->accesses.count; i-- > 0 && tile_bytes(plan, group, form, edge) > room;)
-        if (form->along[i] == KILN__ACROSS)
-            form->along[i] = KILN__STRIDED;
-    form->tile = (uint8_t)edge;
+    for (size_t i = group->accesses.count;
+         i-- > 0 && tile_bytes(plan, group, variant, edge) > room;)
+        if (variant->along[i] == KILN__ACROSS)
+            variant->along[i] = KILN__STRIDED;
+    variant->tile = (uint8_t)edge;
 }
 
 /* A part that is one run needs no strides. */
@@ -139,7 +141,7 @@ static uint8_t choose_placed(const struct kiln__group *group, const struct kiln_
     size_t row = group->accesses.count;
     if (!space->placed || is_linear(space, row))
         return 0;
-    return (uint8_t)kiln__space_along(space, row, d);
+    return (uint8_t)kiln__space_vector_access(space, row, d);
 }
 
 /* ---- vectors ---- */
@@ -162,27 +164,28 @@ static uint8_t choose_column(const struct kiln__traits *traits, const struct kil
  *
  * Work-items that are lanes themselves take vectors only along whole runs of neighbours. */
 static uint8_t choose_vector(const struct kiln__traits *traits, const struct kiln__group *group,
-                             const struct kiln__space *space, const struct kiln__form *form)
+                             const struct kiln__space *space, const struct kiln__variant *variant)
 {
     bool flat = !kiln__group_reduces(group) && space->rank == 1;
-    bool crosses = form->reduced_walk == KILN__WALK_BLOCKS && group->kind == KILN__GROUP_REDUCE &&
+    bool crosses = variant->reduced_mapping == KILN__AXIS_BLOCKS &&
+                   group->kind == KILN__GROUP_REDUCE &&
                    space->dims[space->kept - 1] % traits->vector != 0;
-    if (traits->chunked && form->kept_walk == KILN__WALK_VECTORS &&
-        form->reduced_walk == KILN__WALK_EACH)
+    if (traits->chunked && variant->kept_mapping == KILN__AXIS_VECTORS &&
+        variant->reduced_mapping == KILN__AXIS_EACH)
         return choose_column(traits, space);
     if (traits->chunked && crosses && traits->vector > 8)
         return (uint8_t)(traits->vector / 2);
     if (traits->chunked || flat)
         return (uint8_t)traits->vector;
-    if (form->across)
+    if (variant->across)
         return 1;
-    bool whole = form->placed != KILN__STRIDED;
+    bool whole = variant->placed != KILN__STRIDED;
     for (size_t i = 0; i < group->accesses.count; i++)
-        whole = whole && form->along[i] != KILN__STRIDED;
+        whole = whole && variant->along[i] != KILN__STRIDED;
     bool divides = space->dims[space->rank - 1] % traits->vector == 0;
     if (kiln__group_reduces(group))
-        whole = whole && form->aligned && space->rank - space->kept == 1 &&
-                form->kept_walk == KILN__WALK_LANES;
+        whole = whole && variant->aligned && space->rank - space->kept == 1 &&
+                variant->kept_mapping == KILN__AXIS_LANES;
     if (group->kind != KILN__GROUP_REDUCE)
         whole = whole && divides;
     return whole ? (uint8_t)traits->vector : 1;
@@ -205,13 +208,13 @@ static bool has_costly_step(const struct kiln__group *group)
 #define ITEMS_AT_ONCE 2048
 
 static bool gathers_much(const struct kiln__plan *plan, const struct kiln__group *group,
-                         const struct kiln__space *space, const struct kiln__form *form)
+                         const struct kiln__space *space, const struct kiln__variant *variant)
 {
     size_t items = (size_t)plan->options.device->info.compute_units * ITEMS_AT_ONCE;
     bool gathers = false;
     for (size_t i = 0; i < group->accesses.count; i++)
         gathers = gathers || group->accesses.items[i].kind == KILN__ACCESS_GATHER;
-    return gathers && space->kept_count / form->vector / 2 >= items;
+    return gathers && space->kept_count / variant->vector / 2 >= items;
 }
 
 /* Elements take so few steps that memory is what they wait for: rows that are read at once share
@@ -240,26 +243,27 @@ static uint8_t choose_rows(const struct kiln__group *group)
  * its pieces; of columns, whose neighbours are other lanes', a few. On an H100 sums of 2^24
  * took 8.2 ms with 16, 15.7 with 4; 4,096 rows as long 75 us and 61; as many columns 81 us with 8,
  * 105 with 4. In segments and with shuffles 2^24 took an H200 82 us with 16, 60 with 4. */
-static uint8_t choose_carried(size_t reduced, const struct kiln__form *form)
+static uint8_t choose_carried(size_t reduced, const struct kiln__variant *variant)
 {
-    bool longer = form->vector > 1 && reduced > LONG_PIECES && !form->shuffles;
-    return form->kept_walk == KILN__WALK_COLUMNS ? 8 : longer ? 16 : 4;
+    bool longer = variant->vector > 1 && reduced > LONG_PIECES && !variant->shuffles;
+    return variant->kept_mapping == KILN__AXIS_COLUMNS ? 8 : longer ? 16 : 4;
 }
 
 /* By the nest, not by strides: a row alone has the lanes, and so the bits, of one among others. */
-static struct kiln__loads loads_of(const struct kiln__group *group, const struct kiln__form *form)
+static struct kiln__loads loads_of(const struct kiln__group *group,
+                                   const struct kiln__variant *variant)
 {
     struct kiln__nest nest;
-    kiln__nest_of(group, !form->native_math, &nest);
+    kiln__nest_of(group, !variant->native_math, &nest);
     return kiln__nest_loads(group, &nest);
 }
 
 /* As many vectors of each element as a work-item has registers for, beside those it computes with.
  */
 static unsigned most_held(const struct kiln__traits *traits, const struct kiln__group *group,
-                          const struct kiln__form *form)
+                          const struct kiln__variant *variant)
 {
-    unsigned shared = (unsigned)__builtin_popcount(loads_of(group, form).shared);
+    unsigned shared = (unsigned)__builtin_popcount(loads_of(group, variant).shared);
     return traits->held ? traits->held : shared > 2 ? 4 : 8;
 }
 
@@ -269,34 +273,34 @@ static unsigned most_held(const struct kiln__traits *traits, const struct kiln__
  * layer norm's gradient 17.4, 14.4 and 14.8. What a row's end reads beside the row all of a lane's
  * vectors wait for: layer norm took 7.6, 8.9 and 10.2. */
 static unsigned wanted_held(const struct kiln__traits *traits, const struct kiln__group *group,
-                            const struct kiln__form *form)
+                            const struct kiln__variant *variant)
 {
-    struct kiln__loads loads = loads_of(group, form);
+    struct kiln__loads loads = loads_of(group, variant);
     if (traits->held)
         return traits->held;
     if (__builtin_popcount(loads.shared) > 1)
         return 4;
-    return !form->shuffles ? 8 : loads.behind ? 2 : 4;
+    return !variant->shuffles ? 8 : loads.behind ? 2 : 4;
 }
 
-size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln__group *group,
-                            size_t reduced, const struct kiln__form *form)
+size_t kiln__axis_mapping_lanes(const struct kiln__traits *traits, const struct kiln__group *group,
+                                size_t reduced, const struct kiln__variant *variant)
 {
-    bool held = !kiln__group_reads_once(group), partials = form->stage == KILN__STAGE_FINAL;
-    unsigned wanted = held ? wanted_held(traits, group, form) : 0;
-    size_t lanes = 1, most = (size_t)1 << form->work_group;
-    bool columns = form->kept_walk == KILN__WALK_COLUMNS;
+    bool held = !kiln__group_reads_once(group), partials = variant->stage == KILN__STAGE_FINAL;
+    unsigned wanted = held ? wanted_held(traits, group, variant) : 0;
+    size_t lanes = 1, most = (size_t)1 << variant->work_group;
+    bool columns = variant->kept_mapping == KILN__AXIS_COLUMNS;
     size_t beside = !columns ? 1 : held ? BESIDE : BESIDE_ONCE;
     most = most > beside ? most / beside : 1;
     most = traits->lanes && traits->lanes < most ? traits->lanes : most;
     while (lanes < most && lanes < reduced) {
         /* Each lane has as many vectors as it can hold: a tree costs as much as a few of them. Few
          * lanes have two, so that neighbours read neighbours. */
-        size_t share = form->carried ? form->carried
-                       : held        ? form->vector * (lanes < 8 ? 2u : wanted)
-                       : partials    ? 1
-                       : columns     ? SHARE_OF_COLUMN
-                                     : form->vector * (form->shuffles ? 8u : 4u);
+        size_t share = variant->carried ? variant->carried
+                       : held           ? variant->vector * (lanes < 8 ? 2u : wanted)
+                       : partials       ? 1
+                       : columns        ? SHARE_OF_COLUMN
+                                        : variant->vector * (variant->shuffles ? 8u : 4u);
         if (lanes * share >= reduced && !traits->lanes)
             break;
         lanes *= 2;
@@ -306,12 +310,12 @@ size_t kiln__schedule_lanes(const struct kiln__traits *traits, const struct kiln
 
 /* Kernels differ in a power of two. */
 static uint8_t choose_held(const struct kiln__traits *traits, const struct kiln__group *group,
-                           size_t reduced, const struct kiln__form *form)
+                           size_t reduced, const struct kiln__variant *variant)
 {
-    size_t lanes = kiln__schedule_lanes(traits, group, reduced, form), held = 1;
-    while (held * lanes * form->vector < reduced)
+    size_t lanes = kiln__axis_mapping_lanes(traits, group, reduced, variant), held = 1;
+    while (held * lanes * variant->vector < reduced)
         held *= 2;
-    return held <= most_held(traits, group, form) ? (uint8_t)held : 0;
+    return held <= most_held(traits, group, variant) ? (uint8_t)held : 0;
 }
 
 /* Runs over which a chunked device does two phases in one visit. A row's ends cost what the visit
@@ -325,20 +329,20 @@ static uint8_t choose_held(const struct kiln__traits *traits, const struct kiln_
 
 /* Rows that are held are visited once anyway. */
 static bool goes_together(const struct kiln__traits *traits, const struct kiln__group *group,
-                          const struct kiln__space *space, const struct kiln__form *form)
+                          const struct kiln__space *space, const struct kiln__variant *variant)
 {
     size_t count = space->reduced_count;
-    bool vectors = form->reduced_walk == KILN__WALK_VECTORS;
-    bool lanes = form->reduced_walk == KILN__WALK_LANES;
+    bool vectors = variant->reduced_mapping == KILN__AXIS_VECTORS;
+    bool lanes = variant->reduced_mapping == KILN__AXIS_LANES;
     struct kiln__nest nest;
     bool follows = false;
     if (group->kind != KILN__GROUP_ROWS || !(vectors || lanes) ||
         (vectors && space->dims[space->rank - 1] < SHORTEST_TOGETHER) ||
-        (lanes && kiln__schedule_lanes(traits, group, count, form) < FEWEST_TOGETHER))
+        (lanes && kiln__axis_mapping_lanes(traits, group, count, variant) < FEWEST_TOGETHER))
         return false;
-    kiln__nest_of(group, !form->native_math, &nest);
+    kiln__nest_of(group, !variant->native_math, &nest);
     for (unsigned phase = 1; phase < nest.phases; phase++)
-        follows = follows || kiln__nest_follows(group, &nest, phase);
+        follows = follows || kiln__nest_is_online(group, &nest, phase);
     return follows;
 }
 
@@ -359,7 +363,7 @@ static const struct segments segments[2][2] = {
 /* Running sums read what they add up twice when they are cut, so only lines are that are longer
  * than one work-group takes in the time that many take. */
 static const struct segments segments_behind = {16384, 1024, 0};
-#define FEWEST_BEHIND 16
+#define FEWEST_IN_BACKGROUND 16
 
 /* Running sums alone: what stays of a segment is one total. */
 static bool can_follow_segments(const struct kiln__traits *traits, const struct kiln__group *group)
@@ -377,26 +381,26 @@ static bool can_follow_segments(const struct kiln__traits *traits, const struct 
 }
 
 /* Every segment but the last has a whole number of vectors. */
-struct kiln__line_cut kiln__schedule_cut(const struct kiln__plan *plan,
-                                         const struct kiln__group *group,
-                                         const struct kiln__space *space)
+struct kiln__line_segments kiln__axis_mapping_segments(const struct kiln__plan *plan,
+                                                       const struct kiln__group *group,
+                                                       const struct kiln__space *space)
 {
     const struct kiln__traits *traits = plan->options.device->traits;
     size_t reduced = space->reduced_count;
     const bool behind = can_follow_segments(traits, group);
-    const bool columns = kiln__schedule_is_of_columns(group, space);
+    const bool columns = kiln__axis_mapping_is_of_columns(group, space);
     const struct segments *rule = behind ? &segments_behind : &segments[traits->chunked][columns];
     size_t count = reduced / (traits->segment ? traits->segment : rule->length);
     if (count > 1 && count <= rule->few)
         count *= 2;
-    if (behind ? count < FEWEST_BEHIND : group->kind != KILN__GROUP_REDUCE)
-        return (struct kiln__line_cut){.segments = 1, .length = reduced};
+    if (behind ? count < FEWEST_IN_BACKGROUND : group->kind != KILN__GROUP_REDUCE)
+        return (struct kiln__line_segments){.segments = 1, .length = reduced};
     count = count > rule->most ? rule->most : count > 1 ? count : 1;
     size_t length = kiln__divide_up(reduced, count);
     if (count > 1)
         length = kiln__divide_up(length, traits->vector) * traits->vector;
-    return (struct kiln__line_cut){.segments = length ? kiln__divide_up(reduced, length) : 1,
-                                   .length = length};
+    return (struct kiln__line_segments){.segments = length ? kiln__divide_up(reduced, length) : 1,
+                                        .length = length};
 }
 
 /* ---- the whole ---- */
@@ -414,38 +418,38 @@ static bool carries_short_runs(const struct kiln__traits *traits, const struct k
  * registers. Longer columns are read row by row, as they lie. */
 #define MOST_IN_WINDOW 64
 
-static enum kiln__walk choose_columns(const struct kiln__group *group,
-                                      const struct kiln__space *space)
+static enum kiln__axis_mapping choose_columns(const struct kiln__group *group,
+                                              const struct kiln__space *space)
 {
     bool few = group->kind == KILN__GROUP_REDUCE && space->reduced_count <= MOST_IN_WINDOW;
-    return few ? KILN__WALK_EACH : KILN__WALK_BLOCKS;
+    return few ? KILN__AXIS_EACH : KILN__AXIS_BLOCKS;
 }
 
-static void choose_walks(const struct kiln__traits *traits, const struct kiln__group *group,
-                         const struct kiln__space *space, enum kiln__stage stage,
-                         struct kiln__form *form)
+static void choose_mappings(const struct kiln__traits *traits, const struct kiln__group *group,
+                            const struct kiln__space *space, enum kiln__stage stage,
+                            struct kiln__variant *variant)
 {
     bool final = stage == KILN__STAGE_FINAL, chunked = traits->chunked;
     bool reduces = kiln__group_reduces(group), phased = !kiln__group_reads_once(group);
     if (chunked && carries_short_runs(traits, group, space)) {
-        form->kept_walk = form->reduced_walk = KILN__WALK_EACH;
+        variant->kept_mapping = variant->reduced_mapping = KILN__AXIS_EACH;
         return;
     }
-    if (kiln__schedule_is_of_columns(group, space) && !final) {
-        form->kept_walk = form->across ? KILN__WALK_TILES
-                          : chunked    ? KILN__WALK_VECTORS
-                          : reduces    ? KILN__WALK_COLUMNS
-                                       : KILN__WALK_ITEM;
-        form->reduced_walk = !reduces  ? KILN__WALK_NONE
-                             : chunked ? choose_columns(group, space)
-                             : phased  ? KILN__WALK_LANES
-                                       : KILN__WALK_EACH;
+    if (kiln__axis_mapping_is_of_columns(group, space) && !final) {
+        variant->kept_mapping = variant->across ? KILN__AXIS_TILES
+                                : chunked       ? KILN__AXIS_VECTORS
+                                : reduces       ? KILN__AXIS_COLUMNS
+                                                : KILN__AXIS_ITEM;
+        variant->reduced_mapping = !reduces  ? KILN__AXIS_NONE
+                                   : chunked ? choose_columns(group, space)
+                                   : phased  ? KILN__AXIS_LANES
+                                             : KILN__AXIS_EACH;
         return;
     }
-    form->kept_walk = chunked ? KILN__WALK_EACH : KILN__WALK_LANES;
-    form->reduced_walk = final     ? KILN__WALK_PARTIALS
-                         : chunked ? KILN__WALK_VECTORS
-                                   : KILN__WALK_LANES;
+    variant->kept_mapping = chunked ? KILN__AXIS_EACH : KILN__AXIS_LANES;
+    variant->reduced_mapping = final     ? KILN__AXIS_PARTIALS
+                               : chunked ? KILN__AXIS_VECTORS
+                                         : KILN__AXIS_LANES;
 }
 
 /* Rows that are read twice, and long enough for all lanes of a larger work-group: fewer of them at
@@ -453,13 +457,13 @@ static void choose_walks(const struct kiln__traits *traits, const struct kiln__g
  * 256 lanes, 0.208 with 512, 0.181 with 1024. */
 #define LONG_ROW 16384
 
-static unsigned count_visits(const struct kiln__group *group, const struct kiln__form *form)
+static unsigned count_visits(const struct kiln__group *group, const struct kiln__variant *variant)
 {
     struct kiln__nest nest;
-    kiln__nest_of(group, !form->native_math, &nest);
+    kiln__nest_of(group, !variant->native_math, &nest);
     unsigned visits = nest.phases;
-    for (unsigned phase = 1; phase < nest.phases && form->together; phase++)
-        visits -= kiln__nest_follows(group, &nest, phase);
+    for (unsigned phase = 1; phase < nest.phases && variant->online; phase++)
+        visits -= kiln__nest_is_online(group, &nest, phase);
     return visits;
 }
 
@@ -470,89 +474,93 @@ static unsigned count_visits(const struct kiln__group *group, const struct kiln_
 #define LONG_COLUMN 1024
 
 static bool wants_larger_group(const struct kiln__group *group, const struct kiln__space *space,
-                               const struct kiln__form *form)
+                               const struct kiln__variant *variant)
 {
-    bool columns = form->kept_walk == KILN__WALK_COLUMNS;
+    bool columns = variant->kept_mapping == KILN__AXIS_COLUMNS;
     size_t least = columns ? LONG_COLUMN : LONG_ROW;
-    return kiln__walk_shares(form->kept_walk) && form->reduced_walk == KILN__WALK_LANES &&
-           !form->carried && space->reduced_count >= least && count_visits(group, form) > 1;
+    return kiln__axis_shares(variant->kept_mapping) &&
+           variant->reduced_mapping == KILN__AXIS_LANES && !variant->carried &&
+           space->reduced_count >= least && count_visits(group, variant) > 1;
 }
 
 /* What a lane puts into local memory at most: of each reduction a value and a position. */
-static uint64_t lane_bytes(const struct kiln__group *group, const struct kiln__form *form)
+static uint64_t lane_bytes(const struct kiln__group *group, const struct kiln__variant *variant)
 {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < group->steps.count && form->kept_walk == KILN__WALK_COLUMNS; i++)
+    for (size_t i = 0; i < group->steps.count && variant->kept_mapping == KILN__AXIS_COLUMNS; i++)
         bytes += group->steps.items[i].kind == KILN__STEP_REDUCED ? 8 : 0;
     return bytes;
 }
 
 /* With half of the local memory at most, so that another work-group finds room beside it. */
 static void widen_group(const struct kiln__plan *plan, const struct kiln__group *group,
-                        struct kiln__form *form)
+                        struct kiln__variant *variant)
 {
     const struct kiln__device *device = plan->options.device;
-    const uint64_t bytes = lane_bytes(group, form), room = device->info.local_memory / 2;
-    while (2u << form->work_group <= device->traits->long_work_group &&
-           2u << form->work_group <= device->info.max_work_group &&
-           bytes << (form->work_group + 1) <= room)
-        form->work_group++;
+    const uint64_t bytes = lane_bytes(group, variant), room = device->info.local_memory / 2;
+    while (2u << variant->work_group <= device->traits->long_work_group &&
+           2u << variant->work_group <= device->info.max_work_group &&
+           bytes << (variant->work_group + 1) <= room)
+        variant->work_group++;
 }
 
 /* What depends on the walks, and on how wide vectors then are. */
 static void choose_details(const struct kiln__plan *plan, const struct kiln__group *group,
-                           const struct kiln__space *space, struct kiln__form *form)
+                           const struct kiln__space *space, struct kiln__variant *variant)
 {
     const struct kiln__traits *traits = plan->options.device->traits;
-    bool single = form->stage == KILN__STAGE_FINAL && !traits->chunked;
-    form->vector = single ? 1 : choose_vector(traits, group, space, form);
-    form->aligned = form->aligned && form->vector > 1 && form->stage != KILN__STAGE_FINAL;
-    if (form->vector > 1 && !kiln__group_reduces(group))
-        form->pairs = form->kept_walk == KILN__WALK_VECTORS ? has_costly_step(group)
-                      : form->kept_walk == KILN__WALK_ITEM  ? gathers_much(plan, group, space, form)
-                                                            : false;
-    form->streams = traits->nontemporal_stores && !kiln__group_reduces(group) &&
-                    group->stores.count == 1 && !form->placed && (space->rank == 1 || form->across);
-    if (form->reduced_walk == KILN__WALK_BLOCKS)
-        form->rows = traits->rows ? (uint8_t)traits->rows : choose_rows(group);
-    form->shuffles = form->kept_walk == KILN__WALK_LANES && traits->shuffles;
-    if (form->reduced_walk == KILN__WALK_VECTORS && group->kind == KILN__GROUP_REDUCE)
-        form->apart = (uint8_t)traits->long_run;
-    if (kiln__walk_shares(form->kept_walk) && kiln__group_scan(group))
-        form->carried =
-            traits->carried ? (uint8_t)traits->carried : choose_carried(space->reduced_count, form);
-    else if (form->reduced_walk == KILN__WALK_LANES && !kiln__group_reads_once(group))
-        form->held = choose_held(traits, group, space->reduced_count, form);
-    if (form->held)
-        form->reduced_walk = KILN__WALK_HELD;
-    form->together = goes_together(traits, group, space, form);
-    if (wants_larger_group(group, space, form))
-        widen_group(plan, group, form);
-    if (traits->small_maps && form->kept_walk == KILN__WALK_ITEM &&
-        form->reduced_walk == KILN__WALK_NONE)
-        form->work_group--;
+    bool single = variant->stage == KILN__STAGE_FINAL && !traits->chunked;
+    variant->vector = single ? 1 : choose_vector(traits, group, space, variant);
+    variant->aligned =
+        variant->aligned && variant->vector > 1 && variant->stage != KILN__STAGE_FINAL;
+    if (variant->vector > 1 && !kiln__group_reduces(group))
+        variant->pairs = variant->kept_mapping == KILN__AXIS_VECTORS ? has_costly_step(group)
+                         : variant->kept_mapping == KILN__AXIS_ITEM
+                             ? gathers_much(plan, group, space, variant)
+                             : false;
+    variant->streams = traits->nontemporal_stores && !kiln__group_reduces(group) &&
+                       group->stores.count == 1 && !variant->placed &&
+                       (space->rank == 1 || variant->across);
+    if (variant->reduced_mapping == KILN__AXIS_BLOCKS)
+        variant->rows = traits->rows ? (uint8_t)traits->rows : choose_rows(group);
+    variant->shuffles = variant->kept_mapping == KILN__AXIS_LANES && traits->shuffles;
+    if (variant->reduced_mapping == KILN__AXIS_VECTORS && group->kind == KILN__GROUP_REDUCE)
+        variant->partials = (uint8_t)traits->long_run;
+    if (kiln__axis_shares(variant->kept_mapping) && kiln__group_scan(group))
+        variant->carried = traits->carried ? (uint8_t)traits->carried
+                                           : choose_carried(space->reduced_count, variant);
+    else if (variant->reduced_mapping == KILN__AXIS_LANES && !kiln__group_reads_once(group))
+        variant->held = choose_held(traits, group, space->reduced_count, variant);
+    if (variant->held)
+        variant->reduced_mapping = KILN__AXIS_HELD;
+    variant->online = goes_together(traits, group, space, variant);
+    if (wants_larger_group(group, space, variant))
+        widen_group(plan, group, variant);
+    if (traits->small_maps && variant->kept_mapping == KILN__AXIS_ITEM &&
+        variant->reduced_mapping == KILN__AXIS_NONE)
+        variant->work_group--;
 }
 
-void kiln__schedule(const struct kiln__plan *plan, const struct kiln__group *group,
-                    const struct kiln__space *space, enum kiln__stage stage,
-                    struct kiln__form *form)
+void kiln__axis_mapping_choose(const struct kiln__plan *plan, const struct kiln__group *group,
+                               const struct kiln__space *space, enum kiln__stage stage,
+                               struct kiln__variant *variant)
 {
     const struct kiln__traits *traits = plan->options.device->traits;
-    kiln__form_start(plan, group, space, form);
-    form->stage = stage;
+    kiln__variant_start(plan, group, space, variant);
+    variant->stage = stage;
     /* The last blocks of tiles overlap, which is one update too many. */
-    bool updates = stage != KILN__STAGE_PARTIAL && kiln__form_updates(plan, group, form);
+    bool updates = stage != KILN__STAGE_PARTIAL && kiln__variant_updates(plan, group, variant);
     if (!kiln__group_reduces(group) && !updates)
-        form->across = choose_across(traits, group, space);
+        variant->across = choose_across(traits, group, space);
     bool lanes = !traits->chunked && kiln__group_scan(group); /* of which each has neighbours */
-    uint32_t along =
-        kiln__schedule_is_of_columns(group, space) && !lanes ? space->kept - 1 : space->rank - 1;
-    form->placed = stage == KILN__STAGE_PARTIAL ? 0 : choose_placed(group, space, along);
-    choose_walks(traits, group, space, stage, form);
+    uint32_t along = kiln__axis_mapping_is_of_columns(group, space) && !lanes ? space->kept - 1
+                                                                              : space->rank - 1;
+    variant->placed = stage == KILN__STAGE_PARTIAL ? 0 : choose_placed(group, space, along);
+    choose_mappings(traits, group, space, stage, variant);
     for (size_t i = 0; i < group->accesses.count; i++)
-        form->along[i] = choose_along(group, space, i, along, form->across);
-    if (form->across && !traits->chunked)
-        choose_tile(plan, group, form);
-    form->aligned = kiln__form_is_aligned(plan, group, form);
-    choose_details(plan, group, space, form);
+        variant->along[i] = choose_along(group, space, i, along, variant->across);
+    if (variant->across && !traits->chunked)
+        choose_tile(plan, group, variant);
+    variant->aligned = kiln__variant_is_aligned(plan, group, variant);
+    choose_details(plan, group, space, variant);
 }

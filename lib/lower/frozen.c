@@ -25,7 +25,7 @@ static const struct kiln__node *node_at(const struct kiln__plan *plan, uint32_t 
 
 /* ---- values ---- */
 
-static bool stays(const struct kiln__plan *plan, const struct kiln__access *access)
+static bool frozen_stays(const struct kiln__plan *plan, const struct kiln__access *access)
 {
     return access->kind == KILN__ACCESS_NUMBER || !plan->changes[plan->slot_of[access->node]];
 }
@@ -39,7 +39,7 @@ static bool prepares(const struct kiln__plan *plan, const struct kiln__group *gr
         group->stores.count != 1 || plan->changes[plan->slot_of[group->stores.items[0].node]])
         return false;
     for (size_t i = 0; i < group->accesses.count; i++)
-        if (!stays(plan, &group->accesses.items[i]))
+        if (!frozen_stays(plan, &group->accesses.items[i]))
             return false;
     return true;
 }
@@ -50,7 +50,7 @@ static bool begins_changing(const struct kiln__plan *plan, const struct kiln__sl
     const struct kiln__node *node = node_at(plan, slot->node);
     if (node->kind == KILN__IMPORT)
         return kiln__plan_replacement(plan, node) != 0;
-    return (slot->place != KILN__PLACE_ARENA || node->kind == KILN__UPLOAD || !slot->bytes ||
+    return (slot->storage != KILN__STORAGE_ARENA || node->kind == KILN__UPLOAD || !slot->bytes ||
             plan->first_request[slot->node] != KILN__NO_REQUEST);
 }
 
@@ -64,8 +64,8 @@ static void change_what_is_taken_over(struct kiln__plan *plan)
         for (size_t i = 0; i < group->accesses.count && group->stores.count; i++) {
             const struct kiln__access *access = &group->accesses.items[i];
             if (access->kind != KILN__ACCESS_NUMBER &&
-                fusion->heir[access->node] != KILN__NO_HEIR &&
-                fusion->group_of[fusion->heir[access->node]] != g)
+                fusion->donated_to[access->node] != KILN__NO_DONATION &&
+                fusion->group_of[fusion->donated_to[access->node]] != g)
                 plan->changes[plan->slot_of[access->node]] = true;
         }
     }
@@ -97,7 +97,8 @@ static bool change_operands(struct kiln__plan *plan, const struct kiln__group *g
             continue;
         uint32_t slot = plan->slot_of[group->accesses.items[i].node];
         const struct kiln__slot *read = &plan->slots.items[slot];
-        if (read->place == KILN__PLACE_ARENA && read->bytes > SMALL_BYTES && !is_weight(group, i))
+        if (read->storage == KILN__STORAGE_ARENA && read->bytes > SMALL_BYTES &&
+            !is_weight(group, i))
             any |= change(plan, slot);
     }
     return any;
@@ -113,7 +114,7 @@ static bool change_results(struct kiln__plan *plan, const struct kiln__group *gr
     return any;
 }
 
-bool kiln__plan_find_lasting(struct kiln__plan *plan)
+bool kiln__plan_find_frozen(struct kiln__plan *plan)
 {
     const size_t groups = plan->fusion.groups.count;
     bool some = false, again = true;
@@ -122,7 +123,7 @@ bool kiln__plan_find_lasting(struct kiln__plan *plan)
         return false;
     for (size_t i = 0; i < plan->slots.count; i++) {
         plan->changes[i] = begins_changing(plan, &plan->slots.items[i]);
-        some = some || (plan->slots.items[i].place == KILN__PLACE_INPUT && !plan->changes[i]);
+        some = some || (plan->slots.items[i].storage == KILN__STORAGE_INPUT && !plan->changes[i]);
     }
     change_what_is_taken_over(plan);
     for (int walks = 0; some && again && walks < MOST_WALKS; walks++) {
@@ -133,32 +134,32 @@ bool kiln__plan_find_lasting(struct kiln__plan *plan)
             again |= change_results(plan, &plan->fusion.groups.items[plan->order[i]]);
     }
     for (size_t i = 0; i < plan->slots.count && again; i++)
-        plan->changes[i] = plan->changes[i] || plan->slots.items[i].place != KILN__PLACE_INPUT;
+        plan->changes[i] = plan->changes[i] || plan->slots.items[i].storage != KILN__STORAGE_INPUT;
     return true;
 }
 
-bool kiln__plan_may_keep(const struct kiln__plan *plan, const struct kiln__group *group,
-                         unsigned operand)
+bool kiln__plan_may_prepack(const struct kiln__plan *plan, const struct kiln__group *group,
+                            unsigned operand)
 {
     struct kiln__operand of = kiln__group_operand(group, operand);
     for (size_t i = of.access; i < of.end; i++)
-        if (!stays(plan, &group->accesses.items[i]))
+        if (!frozen_stays(plan, &group->accesses.items[i]))
             return false;
     return true;
 }
 
 /* ---- launches ---- */
 
-void kiln__plan_keep(struct kiln__plan *plan, uint32_t slot, unsigned operand)
+void kiln__plan_prepack(struct kiln__plan *plan, uint32_t slot, unsigned operand)
 {
     if (plan->failed || slot == KILN__NO_SLOT)
         return;
     struct kiln__launch *launch = &plan->launches.items[plan->launches.count - 1];
-    if (kiln__plan_may_keep(plan, &plan->fusion.groups.items[launch->group], operand))
+    if (kiln__plan_may_prepack(plan, &plan->fusion.groups.items[launch->group], operand))
         launch->makes = slot + 1;
 }
 
-void kiln__plan_keep_group(struct kiln__plan *plan, const struct kiln__group *group)
+void kiln__plan_prepack_group(struct kiln__plan *plan, const struct kiln__group *group)
 {
     if (!plan->failed && plan->launches.count && prepares(plan, group))
         plan->launches.items[plan->launches.count - 1].makes =
@@ -193,7 +194,7 @@ static void name_memory(struct kiln__plan *plan, uint32_t from, uint32_t to,
     uint32_t number;
     if (from == to) {
         kiln__text_add(name, "itself ");
-    } else if (read->place == KILN__PLACE_INPUT) {
+    } else if (read->storage == KILN__STORAGE_INPUT) {
         uint8_t type = (uint8_t)node_at(plan, read->node)->type;
         number = source_of(made, read->binding);
         ADD(name, type);
@@ -230,7 +231,7 @@ static void name_launch(struct kiln__plan *plan, const struct kiln__launch *laun
     kiln__text_add(name, "%s %s %s %d ", launch->file ? launch->file : "", launch->kernel,
                    launch->options, (int)launch->source);
     ADD(name, plan->slots.items[slot].key);
-    ADD(name, launch->form);
+    ADD(name, launch->variant);
     ADD(name, launch->global);
     ADD(name, launch->local);
     for (size_t i = 0; i < steps; i++)
@@ -254,7 +255,7 @@ static void settle_name(struct kiln__plan *plan, const struct kiln__launch *laun
     kiln__text_free(&name);
 }
 
-bool kiln__plan_settle_kept(struct kiln__plan *plan)
+bool kiln__plan_settle_prepacked(struct kiln__plan *plan)
 {
     bool *made = calloc(plan->slots.count + 1, sizeof *made);
     for (size_t i = 0; made && i < plan->launches.count && !plan->failed; i++) {
@@ -276,7 +277,7 @@ bool kiln__plan_settle_kept(struct kiln__plan *plan)
         struct kiln__slot *slot = &plan->slots.items[i];
         if (!slot->wanted || !slot->n_sources || slot->n_sources == TOO_MANY)
             continue;
-        slot->place = KILN__PLACE_KEPT;
+        slot->storage = KILN__STORAGE_PREPACKED;
         plan->kept_bytes += slot->bytes;
     }
     free(made);

@@ -54,7 +54,7 @@ static void remove_dimension(struct kiln__space *space, size_t rows, uint32_t d)
 }
 
 /* Merge within the kept and within the reduced dimensions, never across. */
-static void merge(struct kiln__space *space, size_t rows)
+static void iteration_space_merge(struct kiln__space *space, size_t rows)
 {
     for (uint32_t d = 0; d < space->rank;) {
         if (space->dims[d] == 1)
@@ -103,7 +103,7 @@ void kiln__space_of(const struct kiln__group *group, struct kiln__space *space)
             space->stride[i][d] =
                 i < group->accesses.count ? group->accesses.items[i].stride[d] : placed[d];
     }
-    merge(space, rows);
+    iteration_space_merge(space, rows);
     if (space->kept == 0) {
         insert_dimension(space, rows, 0);
         space->kept = 1;
@@ -134,7 +134,8 @@ bool kiln__space_is_narrow(const struct kiln__group *group, const struct kiln__s
     return true;
 }
 
-enum kiln__along kiln__space_along(const struct kiln__space *space, size_t i, uint32_t d)
+enum kiln__vector_access kiln__space_vector_access(const struct kiln__space *space, size_t i,
+                                                   uint32_t d)
 {
     int64_t stride = space->stride[i][d];
     return stride == 0 ? KILN__REPEATED : stride == 1 ? KILN__CONTIGUOUS : KILN__STRIDED;

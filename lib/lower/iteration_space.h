@@ -24,7 +24,8 @@ void kiln__space_of(const struct kiln__group *group, struct kiln__space *space);
 bool kiln__space_is_narrow(const struct kiln__group *group, const struct kiln__space *space);
 
 /* Along which way access `i` lies in dimension `d`. */
-enum kiln__along kiln__space_along(const struct kiln__space *space, size_t i, uint32_t d);
+enum kiln__vector_access kiln__space_vector_access(const struct kiln__space *space, size_t i,
+                                                   uint32_t d);
 
 /* The strides by which a product's kernel finds elements of an operand's access: of the matrices,
  * of their lines, which are rows of the first and columns of the second operand, and along a line.

@@ -6,57 +6,57 @@
 #include <assert.h>
 #include <stdlib.h>
 
-void kiln__form_arithmetic(const struct kiln__device *device, struct kiln__form *form)
+void kiln__variant_arithmetic(const struct kiln__device *device, struct kiln__variant *variant)
 {
-    form->native_math = device->traits->fast_math_functions;
-    form->no_fma = device->traits->emulates_fma;
-    form->level_80 = device->info.has_inline_ptx && device->ptx_level >= 80;
+    variant->native_math = device->traits->fast_math_functions;
+    variant->no_fma = device->traits->emulates_fma;
+    variant->level_80 = device->info.has_inline_ptx && device->ptx_level >= 80;
 }
 
 /* Kernels for other devices take 32-bit indices where they suffice: 64-bit ones cost registers. */
-void kiln__form_start(const struct kiln__plan *plan, const struct kiln__group *group,
-                      const struct kiln__space *space, struct kiln__form *form)
+void kiln__variant_start(const struct kiln__plan *plan, const struct kiln__group *group,
+                         const struct kiln__space *space, struct kiln__variant *variant)
 {
     const struct kiln__traits *traits = plan->options.device->traits;
-    kiln__form_arithmetic(plan->options.device, form);
-    form->chunked = traits->chunked;
-    form->wide = traits->chunked || !kiln__space_is_narrow(group, space);
-    form->rank = (uint8_t)space->rank;
-    form->kept = (uint8_t)space->kept;
-    form->vector = (uint8_t)traits->vector;
-    while (!traits->chunked && 1u << form->work_group < traits->work_group)
-        form->work_group++;
+    kiln__variant_arithmetic(plan->options.device, variant);
+    variant->chunked = traits->chunked;
+    variant->wide = traits->chunked || !kiln__space_is_narrow(group, space);
+    variant->rank = (uint8_t)space->rank;
+    variant->kept = (uint8_t)space->kept;
+    variant->vector = (uint8_t)traits->vector;
+    while (!traits->chunked && 1u << variant->work_group < traits->work_group)
+        variant->work_group++;
 }
 
-static bool store_is_aligned(const struct kiln__group *group, const struct kiln__form *form)
+static bool store_is_aligned(const struct kiln__group *group, const struct kiln__variant *variant)
 {
     const struct kiln__store *store = &group->stores.items[0];
-    if (group->stores.count == 0 || !store->placed || form->placed == KILN__STRIDED)
+    if (group->stores.count == 0 || !store->placed || variant->placed == KILN__STRIDED)
         return true; /* whole rows: as long as whole vectors, and so is all between them */
     for (uint32_t d = 0; d + 1 < group->shape.rank; d++)
-        if (store->stride[d] % form->vector)
+        if (store->stride[d] % variant->vector)
             return false;
-    return store->offset % form->vector == 0;
+    return store->offset % variant->vector == 0;
 }
 
-bool kiln__form_is_aligned(const struct kiln__plan *plan, const struct kiln__group *group,
-                           const struct kiln__form *form)
+bool kiln__variant_is_aligned(const struct kiln__plan *plan, const struct kiln__group *group,
+                              const struct kiln__variant *variant)
 {
-    if (form->chunked || form->vector == 1)
+    if (variant->chunked || variant->vector == 1)
         return false;
     for (size_t i = 0; i < group->accesses.count; i++) {
         const struct kiln__access *access = &group->accesses.items[i];
         bool vectors = access->kind != KILN__ACCESS_NUMBER &&
-                       (form->along[i] == KILN__CONTIGUOUS || form->along[i] == KILN__LINEAR);
-        if (vectors && access->jump % form->vector)
+                       (variant->along[i] == KILN__CONTIGUOUS || variant->along[i] == KILN__LINEAR);
+        if (vectors && access->jump % variant->vector)
             return false;
-        if (vectors && access->offset % form->vector)
+        if (vectors && access->offset % variant->vector)
             return false;
         for (uint32_t d = 0; vectors && d + 1 < group->shape.rank; d++)
-            if (access->stride[d] % form->vector)
+            if (access->stride[d] % variant->vector)
                 return false;
     }
-    return !plan->options.shared && store_is_aligned(group, form);
+    return !plan->options.shared && store_is_aligned(group, variant);
 }
 
 size_t kiln__chunk_size(const struct kiln__traits *traits, size_t count, size_t work)
@@ -73,7 +73,7 @@ size_t kiln__chunk_size(const struct kiln__traits *traits, size_t count, size_t 
 void kiln__launch_line(size_t items, struct kiln__launch *launch)
 {
     launch->dimensions = 1;
-    launch->local[0] = (size_t)1 << launch->form.work_group;
+    launch->local[0] = (size_t)1 << launch->variant.work_group;
     launch->global[0] = kiln__divide_up(items, launch->local[0]) * launch->local[0];
 }
 
@@ -97,13 +97,13 @@ static uint8_t find_update(const struct kiln__plan *plan, const struct kiln__gro
     return 0;
 }
 
-bool kiln__form_updates(const struct kiln__plan *plan, const struct kiln__group *group,
-                        struct kiln__form *form)
+bool kiln__variant_updates(const struct kiln__plan *plan, const struct kiln__group *group,
+                           struct kiln__variant *variant)
 {
     bool any = false;
     for (size_t i = 0; i < group->accesses.count; i++) {
-        form->updates[i] = find_update(plan, group, &group->accesses.items[i]);
-        any = any || form->updates[i];
+        variant->updates[i] = find_update(plan, group, &group->accesses.items[i]);
+        any = any || variant->updates[i];
     }
     return any;
 }
@@ -132,14 +132,14 @@ static void add_access(const struct kiln__plan *plan, const struct kiln__space *
                        const struct kiln__access *access, size_t k, struct kiln__launch *launch)
 {
     bool number = access->kind == KILN__ACCESS_NUMBER;
-    if (!number && !launch->form.updates[k])
+    if (!number && !launch->variant.updates[k])
         add_memory(plan, launch, access->node,
                    (struct kiln__argument){.constant = true, .restricted = true}, "x", k);
     kiln__launch_add(launch,
                      number ? KILN__INDEX(access->offset)
                             : offset_in(plan, access->node, access->offset),
                      "o%zu", k);
-    for (uint32_t d = 0; launch->form.along[k] != KILN__LINEAR && d < space->rank; d++)
+    for (uint32_t d = 0; launch->variant.along[k] != KILN__LINEAR && d < space->rank; d++)
         kiln__launch_add(launch, KILN__INDEX(space->stride[k][d]), "s%zu_%u", k, d);
     if (access->kind != KILN__ACCESS_GATHER)
         return;
@@ -164,10 +164,10 @@ void kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group
     for (size_t k = 0; k < group->stores.count; k++) {
         const struct kiln__store *store = &group->stores.items[k];
         add_memory(plan, launch, store->node,
-                   (struct kiln__argument){.restricted = !launch->form.epilogue}, "y", k);
+                   (struct kiln__argument){.restricted = !launch->variant.epilogue}, "y", k);
         kiln__launch_add(launch, offset_in(plan, store->node, store->offset), "q%zu", k);
     }
-    for (uint32_t d = 0; launch->form.placed && d < space->rank; d++)
+    for (uint32_t d = 0; launch->variant.placed && d < space->rank; d++)
         kiln__launch_add(launch, KILN__INDEX(space->stride[group->accesses.count][d]), "u0_%u", d);
 }
 
@@ -194,15 +194,15 @@ void kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *
 void kiln__launch_reads(const struct kiln__plan *plan, unsigned vector, struct kiln__launch *launch)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
-    struct kiln__form *form = &launch->form;
+    struct kiln__variant *variant = &launch->variant;
     for (unsigned k = 0; k < group->accesses.count; k++) {
         struct kiln__operand operand = kiln__group_operand(group, k);
         if (operand.value == operand.first)
             continue;
-        form->operands |= (uint8_t)(KILN__READS_A << k);
-        form->along[k] = KILN__CONTIGUOUS;
-        form->chunked = plan->options.device->traits->chunked;
-        form->vector = (uint8_t)vector;
+        variant->operands |= (uint8_t)(KILN__READS_A << k);
+        variant->along[k] = KILN__CONTIGUOUS;
+        variant->chunked = plan->options.device->traits->chunked;
+        variant->vector = (uint8_t)vector;
     }
 }
 

@@ -15,7 +15,7 @@ struct attention {
     struct kiln__attention_size size;
     bool truths;      /* the mask is of u8, not of f32 */
     kiln_type result; /* as it is stored */
-    struct kiln__places places;
+    struct kiln__strided_operands operands;
 };
 
 static struct attention attention_of(const struct kiln__plan *plan, uint32_t index)
@@ -27,7 +27,7 @@ static struct attention attention_of(const struct kiln__plan *plan, uint32_t ind
     attention.size = kiln__attention_size(graph, node);
     assert(group->kind == KILN__GROUP_ATTENTION && group->accesses.count == node->n_inputs);
     attention.result = graph->nodes.items[group->stores.items[0].node].type;
-    attention.places = kiln__places_of(plan, group);
+    attention.operands = kiln__strided_operands_of(plan, group);
     if (node->n_inputs > KILN__MASK)
         attention.truths = graph->nodes.items[node->input[KILN__MASK]].type == KILN_U8;
     return attention;
@@ -48,7 +48,7 @@ static int64_t diagonal_of(const struct attention *attention)
 /* Whether the group has the scales of its rows as well, which the kernel with maps can find. */
 static bool has_scales(const struct attention *attention)
 {
-    return attention->places.results > 1;
+    return attention->operands.results > 1;
 }
 
 /* All kernels take the same; maps: what one of them needs beside that, or KILN__NO_SLOT; scaled: it
@@ -59,29 +59,30 @@ static void add_arguments(struct kiln__launch *launch, const struct attention *a
     const struct kiln__attention_size *size = &attention->size;
     const double log2_e = 1.4426950408889634;
     for (unsigned i = 0; i < KILN__MASK; i++)
-        kiln__launch_memory(launch, attention->places.input[i].slot);
-    kiln__launch_memory(launch, attention->places.out[0].slot);
+        kiln__launch_memory(launch, attention->operands.input[i].slot);
+    kiln__launch_memory(launch, attention->operands.out[0].slot);
     KILN__LAUNCH_INDICES(launch, (int64_t)size->m, (int64_t)size->n, (int64_t)size->d,
                          (int64_t)size->e);
     kiln__launch_f32(launch, (float)(attention->node->attention.scale * log2_e));
     kiln__launch_index(launch, diagonal_of(attention));
     for (unsigned i = 0; i < KILN__MASK; i++)
-        kiln__places_add(launch, &attention->places, i);
-    kiln__launch_offset(launch, attention->places.out[0].slot, 0, attention->places.out[0].item);
-    kiln__launch_index(launch, attention->places.out[0].row);
+        kiln__strided_operands_add(launch, &attention->operands, i);
+    kiln__launch_offset(launch, attention->operands.out[0].slot, 0,
+                        attention->operands.out[0].item);
+    kiln__launch_index(launch, attention->operands.out[0].row);
     if (maps != KILN__NO_SLOT) {
         kiln__launch_memory(launch, maps);
         kiln__launch_offset(launch, maps, 0, 16);
     }
     if (scaled) {
-        kiln__launch_memory(launch, attention->places.out[1].slot);
-        kiln__launch_offset(launch, attention->places.out[1].slot, 0, sizeof(float));
+        kiln__launch_memory(launch, attention->operands.out[1].slot);
+        kiln__launch_offset(launch, attention->operands.out[1].slot, 0, sizeof(float));
     }
-    if (attention->places.inputs > KILN__MASK) {
-        kiln__launch_memory(launch, attention->places.input[KILN__MASK].slot);
-        kiln__places_add(launch, &attention->places, KILN__MASK);
+    if (attention->operands.inputs > KILN__MASK) {
+        kiln__launch_memory(launch, attention->operands.input[KILN__MASK].slot);
+        kiln__strided_operands_add(launch, &attention->operands, KILN__MASK);
     }
-    kiln__places_add_runs(launch, &attention->places, KILN__MASK);
+    kiln__strided_operands_add_runs(launch, &attention->operands, KILN__MASK);
 }
 
 /* vector: how generated text reads what is of a narrower type; 0: the kernel takes it as it is. */
@@ -94,7 +95,7 @@ static struct kiln__launch launch_of(const struct kiln__plan *plan,
                                   .file = name,
                                   .kernel = name,
                                   .dimensions = 3};
-    launch.form.wide = true;
+    launch.variant.wide = true;
     if (vector)
         kiln__launch_reads(plan, vector, &launch);
     return launch;
@@ -103,7 +104,7 @@ static struct kiln__launch launch_of(const struct kiln__plan *plan,
 /* The kernels' MASK. */
 static int mask_kind(const struct attention *attention)
 {
-    if (attention->places.inputs <= KILN__MASK)
+    if (attention->operands.inputs <= KILN__MASK)
         return 0;
     return attention->truths ? 1 : 2;
 }
@@ -153,7 +154,7 @@ static void lower_items(struct kiln__plan *plan, uint32_t group, const void *wor
              "-DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d",
              (int)vector, (int)vectors, TILE, TILE, KILN__ATTENTION_KEYS,
              (int)kiln__attention_room(size->d), (int)kiln__attention_room(size->e),
-             mask_kind(attention), (int)attention->places.count);
+             mask_kind(attention), (int)attention->operands.count);
     launch.global[0] = kiln__divide_up(size->m, vectors * vector);
     launch.global[1] = size->batches;
     launch.global[2] = launch.local[0] = launch.local[1] = launch.local[2] = 1;
@@ -195,10 +196,11 @@ static const struct shape *choose_shape(const struct kiln__plan *plan,
 {
     const kiln_device_info *device = &plan->options.device->info;
     size_t columns = attention->size.d > attention->size.e ? attention->size.d : attention->size.e;
-    const bool alike = plan->fusion.graph.alike; /* keys are taken in blocks of the shape's */
-    const unsigned tuned = alike ? 0 : plan->options.device->traits->tile;
+    const bool batch_invariant =
+        plan->fusion.graph.batch_invariant; /* keys are taken in blocks of the shape's */
+    const unsigned tuned = batch_invariant ? 0 : plan->options.device->traits->tile;
     size_t groups = attention->size.batches * kiln__divide_up(attention->size.m, shapes[0].rows);
-    size_t first = !alike && groups < (size_t)device->compute_units * FEW_GROUPS;
+    size_t first = !batch_invariant && groups < (size_t)device->compute_units * FEW_GROUPS;
     for (size_t i = tuned ? tuned - 1 : first; i < sizeof shapes / sizeof *shapes; i++)
         if (columns <= shapes[i].columns && shape_bytes(&shapes[i]) <= device->local_memory &&
             shape_items(&shapes[i]) <= device->max_work_group)
@@ -221,7 +223,7 @@ static void lower_groups(struct kiln__plan *plan, uint32_t group, const void *wo
     snprintf(launch.options, sizeof launch.options,
              "-DROWS=%d -DKEYS=%d -DLANES=%d -DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d%s%s",
              (int)shape->rows, (int)shape->keys, (int)shape->lanes, (int)shape->columns,
-             (int)shape->columns, mask_kind(attention), (int)attention->places.count,
+             (int)shape->columns, mask_kind(attention), (int)attention->operands.count,
              attention->result == KILN_F16    ? " -DRESULT_F16"
              : attention->result == KILN_BF16 ? " -DRESULT_BF16"
                                               : "",
@@ -248,8 +250,8 @@ static bool has_rows(const struct kiln__plan *plan, const struct attention *atte
                      unsigned input, kiln_type type, int64_t elements)
 {
     const size_t rows = input == KILN__QUERY ? attention->size.m : attention->size.n;
-    return kiln__places_have_rows(plan, attention->group, &attention->places, input, rows, type,
-                                  elements);
+    return kiln__strided_operands_have_rows(plan, attention->group, &attention->operands, input,
+                                            rows, type, elements);
 }
 
 /* Not for narrow results (of operands that lie as floats), nor where tuning has found another
@@ -258,7 +260,8 @@ static bool copies_fit(const struct kiln__plan *plan, const void *work)
 {
     const struct attention *attention = work;
     const struct kiln__device *device = plan->options.device;
-    if (attention->result != KILN_F32 || (device->traits->tile && !plan->fusion.graph.alike))
+    if (attention->result != KILN_F32 ||
+        (device->traits->tile && !plan->fusion.graph.batch_invariant))
         return false;
     bool suits = device->info.max_work_group >= COPIES_ITEMS &&
                  device->info.local_memory >= COPIES_LOCAL && !plan->options.shared &&
@@ -273,16 +276,16 @@ static bool copies_fit(const struct kiln__plan *plan, const void *work)
 static bool copies_long_fit(const struct kiln__plan *plan, const void *work)
 {
     const struct attention *attention = work;
-    const struct kiln__proof proof = {.kernel =
-                                          kiln__kernel_named(KILN__KERNEL_ATTENTION, "copies_long"),
-                                      .type = KILN_F32,
-                                      .parts = 1,
-                                      .tile = (uint16_t)kiln__attention_room(attention->size.e),
-                                      .mask = !mask_kind(attention) ? (kiln_type)0
-                                              : attention->truths   ? KILN_U8
-                                                                    : KILN_F32};
-    return copies_fit(plan, work) && attention->size.d <= proof.tile &&
-           plan->options.prover->proves(plan->options.prover, &proof);
+    const struct kiln__self_test self_test = {
+        .kernel = kiln__kernel_named(KILN__KERNEL_ATTENTION, "copies_long"),
+        .type = KILN_F32,
+        .parts = 1,
+        .tile = (uint16_t)kiln__attention_room(attention->size.e),
+        .mask = !mask_kind(attention) ? (kiln_type)0
+                : attention->truths   ? KILN_U8
+                                      : KILN_F32};
+    return copies_fit(plan, work) && attention->size.d <= self_test.tile &&
+           plan->options.self_tester->passes(plan->options.self_tester, &self_test);
 }
 
 /* Both kernels have the same results, to the bit. */
@@ -292,10 +295,10 @@ static void launch_copies(struct kiln__plan *plan, const struct attention *atten
     struct kiln__launch launch = launch_of(plan, attention, "attention_copies", 1);
     const int width = (int)kiln__attention_room(size->e);
     int used = snprintf(launch.options, sizeof launch.options, "-DWIDTH=%d -DMASK=%d -DRUNS=%d",
-                        width, mask_kind(attention), (int)attention->places.count);
+                        width, mask_kind(attention), (int)attention->operands.count);
     if (is_long) {
         launch.file = "attention_copies_long";
-        launch.proved = true;
+        launch.self_tested = true;
         snprintf(launch.options + used, sizeof launch.options - (size_t)used,
                  " -DDEPTH=%d -DLOCAL=%d", LONG_DEPTH, LONG_LOCAL(width));
     }
@@ -335,7 +338,7 @@ static int wgmma_columns(const struct kiln__attention_size *size)
 /* The mask's type as it lies in memory, which the kernel reads as it is; 0: there is none. */
 static kiln_type stored_mask(const struct kiln__plan *plan, const struct attention *attention)
 {
-    if (attention->places.inputs <= KILN__MASK)
+    if (attention->operands.inputs <= KILN__MASK)
         return (kiln_type)0;
     const uint32_t node = attention->group->accesses.items[KILN__MASK].node;
     return plan->fusion.graph.nodes.items[node].type;
@@ -358,10 +361,10 @@ static int wgmma_mask(kiln_type stored)
  */
 static bool has_pairs(const struct attention *attention)
 {
-    const struct kiln__operand_place *mask = &attention->places.input[KILN__MASK];
-    bool even = attention->places.inputs > KILN__MASK && attention->size.n % 2 == 0 &&
+    const struct kiln__strided_operand *mask = &attention->operands.input[KILN__MASK];
+    bool even = attention->operands.inputs > KILN__MASK && attention->size.n % 2 == 0 &&
                 mask->column == 1 && mask->row % 2 == 0 && mask->offset % 2 == 0;
-    for (uint32_t run = 0; run < attention->places.count; run++)
+    for (uint32_t run = 0; run < attention->operands.count; run++)
         even = even && mask->run[run] % 2 == 0;
     return even;
 }
@@ -380,13 +383,14 @@ static bool tensor_cores_fit(const struct kiln__plan *plan, const struct attenti
                 size->n < INT32_MAX / 2;
     for (uint32_t i = 0; i < KILN__MASK; i++)
         fits = fits && has_rows(plan, attention, i, type, 8);
-    const struct kiln__proof proof = {.kernel = kiln__kernel_named(KILN__KERNEL_ATTENTION, "wgmma"),
-                                      .type = type,
-                                      .parts = 1,
-                                      .tile = (uint16_t)wgmma_columns(size),
-                                      .mask = mask,
-                                      .form = scaled};
-    return fits && plan->options.prover->proves(plan->options.prover, &proof);
+    const struct kiln__self_test self_test = {
+        .kernel = kiln__kernel_named(KILN__KERNEL_ATTENTION, "wgmma"),
+        .type = type,
+        .parts = 1,
+        .tile = (uint16_t)wgmma_columns(size),
+        .mask = mask,
+        .form = scaled};
+    return fits && plan->options.self_tester->passes(plan->options.self_tester, &self_test);
 }
 
 static void launch_wgmma(struct kiln__plan *plan, const struct attention *attention, bool scaled)
@@ -400,14 +404,14 @@ static void launch_wgmma(struct kiln__plan *plan, const struct attention *attent
              "-DTYPE=%s -DRESULT=%s -DDEPTH=%d -DSTAGES=%d -DLOCAL=%d -DALIGNED=%d -DRUNS=%d%s",
              kiln_type_name((kiln_type)attention->node->op), kiln_type_name(attention->result),
              columns, WGMMA_STAGES, columns * (256 + WGMMA_STAGES * 512) + 1024,
-             kiln__places_have_even_results(&attention->places), (int)attention->places.count,
-             scaled ? " -DSCALED=1" : "");
-    if (attention->places.inputs > KILN__MASK) {
+             kiln__strided_operands_have_even_results(&attention->operands),
+             (int)attention->operands.count, scaled ? " -DSCALED=1" : "");
+    if (attention->operands.inputs > KILN__MASK) {
         const size_t used = strlen(launch.options);
         snprintf(launch.options + used, sizeof launch.options - used, " -DMASK=%d -DPAIRS=%d",
                  wgmma_mask(stored_mask(plan, attention)), has_pairs(attention));
     }
-    launch.proved = true;
+    launch.self_tested = true;
     launch.global[0] = size->batches * WGMMA_ITEMS;
     launch.global[1] = tiles;
     launch.local[0] = WGMMA_ITEMS;
@@ -460,5 +464,5 @@ void kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
     const struct kiln__selection choice = kiln__select(plan, KILN__KERNEL_ATTENTION, 0, &attention);
     kiln__lower_by(plan, index, &choice, &attention);
     if (has_scales(&attention) && !(choice.taken->traits & KILN__KERNEL_SCALES))
-        kiln__lower_scales(plan, index);
+        kiln__lower_log_sum_exp(plan, index);
 }

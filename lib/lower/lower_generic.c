@@ -59,7 +59,7 @@ static bool can_compute(const struct kiln__group *group, const struct kiln__step
     case KILN__STEP_REDUCED: return is_computed(last) && fits_cell(last, start_of(step->op, last));
     case KILN__STEP_CONVERT: return step->op != KILN__CAST_SATURATED || step->type == KILN_I32;
     case KILN__STEP_PRODUCT:
-        return step->op != KILN__PRODUCT_WHOLE && /* it would round */
+        return step->op != KILN__PRODUCT_EXACT_INTEGER && /* it would round */
                step->type == KILN_F32 && steps[step->args[0]].type == KILN_F32 &&
                steps[step->args[1]].type == KILN_F32;
     case KILN__STEP_SCANNED: return false;
@@ -204,7 +204,7 @@ static size_t add_entry(struct table *table, size_t ints)
     return at;
 }
 
-static void put(struct table *table, size_t entry, int field, int64_t value)
+static void generic_put(struct table *table, size_t entry, int field, int64_t value)
 {
     if (!table->launch->failed)
         table->launch->table.items[entry + (size_t)field] = (int32_t)value;
@@ -231,10 +231,10 @@ static unsigned memory_of(const struct table *table, uint32_t node)
 static void add_phase(struct table *table, int64_t reduced, size_t from, size_t to, size_t visits)
 {
     size_t phase = add_entry(table, KILN__GENERIC_PHASE_INTS);
-    put(table, phase, KILN__GENERIC_REDUCED, reduced);
-    put(table, phase, KILN__GENERIC_FROM, (int64_t)from);
-    put(table, phase, KILN__GENERIC_TO, (int64_t)to);
-    put(table, phase, KILN__GENERIC_VISITS, (int64_t)visits);
+    generic_put(table, phase, KILN__GENERIC_REDUCED, reduced);
+    generic_put(table, phase, KILN__GENERIC_FROM, (int64_t)from);
+    generic_put(table, phase, KILN__GENERIC_TO, (int64_t)to);
+    generic_put(table, phase, KILN__GENERIC_VISITS, (int64_t)visits);
 }
 
 /* A phase for each reduction, and one that stores. */
@@ -265,11 +265,11 @@ static void add_reduced(struct table *table, size_t entry, const struct kiln__st
     kiln_type type = table->group->steps.items[step->args[0]].type;
     kiln_type sums = kiln__reduce_accumulator(row, type);
     bool adds = step->op == KILN__REDUCE_sum || step->op == KILN__REDUCE_mean;
-    put(table, entry, KILN__GENERIC_KEY_,
-        adds && sums == KILN_F32 ? -1 : (int64_t)KILN__GENERIC_KEY(step->op, sums));
-    put(table, entry, KILN__GENERIC_VALUE, bits_of(sums, start_of(step->op, type)));
-    put(table, entry, KILN__GENERIC_B, row->indexed);
-    put(table, entry, KILN__GENERIC_C, (int64_t)KILN__GENERIC_KEY(step->op, step->type));
+    generic_put(table, entry, KILN__GENERIC_KEY_,
+                adds && sums == KILN_F32 ? -1 : (int64_t)KILN__GENERIC_KEY(step->op, sums));
+    generic_put(table, entry, KILN__GENERIC_VALUE, bits_of(sums, start_of(step->op, type)));
+    generic_put(table, entry, KILN__GENERIC_B, row->indexed);
+    generic_put(table, entry, KILN__GENERIC_C, (int64_t)KILN__GENERIC_KEY(step->op, step->type));
 }
 
 static void add_step(struct table *table, size_t number)
@@ -277,30 +277,30 @@ static void add_step(struct table *table, size_t number)
     const struct kiln__group *group = table->group;
     const struct kiln__step *step = &group->steps.items[number], *steps = group->steps.items;
     size_t entry = add_entry(table, KILN__GENERIC_STEP_INTS);
-    put(table, entry, KILN__GENERIC_KIND, step->kind);
-    put(table, entry, KILN__GENERIC_TYPE, step->type);
-    put(table, entry, KILN__GENERIC_INDEX, step->index);
+    generic_put(table, entry, KILN__GENERIC_KIND, step->kind);
+    generic_put(table, entry, KILN__GENERIC_TYPE, step->type);
+    generic_put(table, entry, KILN__GENERIC_INDEX, step->index);
     for (int k = 0; k < step->n_args; k++)
-        put(table, entry, KILN__GENERIC_A + k, step->args[k]);
+        generic_put(table, entry, KILN__GENERIC_A + k, step->args[k]);
     if (group->kind == KILN__GROUP_MATMUL)
-        put(table, entry, KILN__GENERIC_SECOND,
-            number >= kiln__group_operand(group, 1).first && number < group->reduced_step);
+        generic_put(table, entry, KILN__GENERIC_SECOND,
+                    number >= kiln__group_operand(group, 1).first && number < group->reduced_step);
     if (step->kind == KILN__STEP_APPLY)
-        put(table, entry, KILN__GENERIC_KEY_,
-            (int64_t)KILN__GENERIC_KEY(step->op, steps[step->args[step->n_args - 1]].type));
+        generic_put(table, entry, KILN__GENERIC_KEY_,
+                    (int64_t)KILN__GENERIC_KEY(step->op, steps[step->args[step->n_args - 1]].type));
     else if (step->kind == KILN__STEP_CONVERT)
-        put(table, entry, KILN__GENERIC_KEY_,
-            (int64_t)KILN__GENERIC_CONVERT(step->type,
-                                           kiln__type_row(steps[step->args[0]].type)->computed,
-                                           step->op == KILN__CAST_SATURATED));
+        generic_put(table, entry, KILN__GENERIC_KEY_,
+                    (int64_t)KILN__GENERIC_CONVERT(
+                        step->type, kiln__type_row(steps[step->args[0]].type)->computed,
+                        step->op == KILN__CAST_SATURATED));
     else if (step->kind == KILN__STEP_SCALAR)
-        put(table, entry, KILN__GENERIC_VALUE,
-            bits_of(step->type, group->scalars.items[step->index]));
+        generic_put(table, entry, KILN__GENERIC_VALUE,
+                    bits_of(step->type, group->scalars.items[step->index]));
     else if (step->kind == KILN__STEP_GATHER)
-        put(table, entry, KILN__GENERIC_VALUE,
-            kiln__type_row(step->type)->floating && step->op == KILN__GATHER_OPEN
-                ? bits_of(KILN_F32, NAN)
-                : 0);
+        generic_put(table, entry, KILN__GENERIC_VALUE,
+                    kiln__type_row(step->type)->floating && step->op == KILN__GATHER_OPEN
+                        ? bits_of(KILN_F32, NAN)
+                        : 0);
     else if (step->kind == KILN__STEP_REDUCED)
         add_reduced(table, entry, step);
 }
@@ -309,13 +309,13 @@ static void add_access(struct table *table, const struct kiln__access *access)
 {
     size_t entry = add_entry(table, KILN__GENERIC_ACCESS_INTS);
     bool number = access->kind == KILN__ACCESS_NUMBER;
-    put(table, entry, KILN__GENERIC_MEMORY, number ? 0 : memory_of(table, access->node));
-    put(table, entry, KILN__GENERIC_OFFSET, access->offset);
-    put(table, entry, KILN__GENERIC_JUMP, access->jump);
-    put(table, entry, KILN__GENERIC_EXTENT,
-        access->extent < INT32_MAX ? (int64_t)access->extent : INT32_MAX);
+    generic_put(table, entry, KILN__GENERIC_MEMORY, number ? 0 : memory_of(table, access->node));
+    generic_put(table, entry, KILN__GENERIC_OFFSET, access->offset);
+    generic_put(table, entry, KILN__GENERIC_JUMP, access->jump);
+    generic_put(table, entry, KILN__GENERIC_EXTENT,
+                access->extent < INT32_MAX ? (int64_t)access->extent : INT32_MAX);
     for (uint32_t d = 0; d < table->group->shape.rank; d++)
-        put(table, entry, KILN__GENERIC_STRIDES + (int)d, access->stride[d]);
+        generic_put(table, entry, KILN__GENERIC_STRIDES + (int)d, access->stride[d]);
 }
 
 /* What a store is of: all that is visited, in the order of a value's dimensions, or kept elements.
@@ -346,13 +346,13 @@ static void add_store(struct table *table, const struct kiln__store *store)
     size_t entry = add_entry(table, KILN__GENERIC_STORE_INTS);
     int64_t stride[KILN_MAX_RANK];
     strides_of(table->group, store, stride);
-    put(table, entry, KILN__GENERIC_INTO, memory_of(table, store->node));
-    put(table, entry, KILN__GENERIC_START, store->placed ? store->offset : 0);
-    put(table, entry, KILN__GENERIC_OF, store->step);
-    put(table, entry, KILN__GENERIC_AS, table->group->steps.items[store->step].type);
-    put(table, entry, KILN__GENERIC_FULL, store->full);
+    generic_put(table, entry, KILN__GENERIC_INTO, memory_of(table, store->node));
+    generic_put(table, entry, KILN__GENERIC_START, store->placed ? store->offset : 0);
+    generic_put(table, entry, KILN__GENERIC_OF, store->step);
+    generic_put(table, entry, KILN__GENERIC_AS, table->group->steps.items[store->step].type);
+    generic_put(table, entry, KILN__GENERIC_FULL, store->full);
     for (uint32_t d = 0; d < table->group->shape.rank; d++)
-        put(table, entry, KILN__GENERIC_STEPS_OF + (int)d, stride[d]);
+        generic_put(table, entry, KILN__GENERIC_STEPS_OF + (int)d, stride[d]);
 }
 
 static size_t count_items(const struct kiln__group *group)
@@ -370,13 +370,14 @@ static void add_attention(struct table *table, size_t head)
     const struct kiln__attention_size size = attention_of(table->plan, table->group);
     int64_t m = (int64_t)size.m, n = (int64_t)size.n, diagonal = node->attention.diagonal;
     diagonal = !node->attention.causal || diagonal > n ? n : diagonal < -m ? -m : diagonal;
-    put(table, head, KILN__GENERIC_ATTENDS, true);
-    put(table, head, KILN__GENERIC_KEYS, n);
-    put(table, head, KILN__GENERIC_DEPTH, (int64_t)size.d);
-    put(table, head, KILN__GENERIC_SCALE, bits_of(KILN_F32, node->attention.scale));
-    put(table, head, KILN__GENERIC_DIAGONAL, diagonal);
+    generic_put(table, head, KILN__GENERIC_ATTENDS, true);
+    generic_put(table, head, KILN__GENERIC_KEYS, n);
+    generic_put(table, head, KILN__GENERIC_DEPTH, (int64_t)size.d);
+    generic_put(table, head, KILN__GENERIC_SCALE, bits_of(KILN_F32, node->attention.scale));
+    generic_put(table, head, KILN__GENERIC_DIAGONAL, diagonal);
     if (node->n_inputs > KILN__MASK)
-        put(table, head, KILN__GENERIC_MASK, graph->nodes.items[node->input[KILN__MASK]].type);
+        generic_put(table, head, KILN__GENERIC_MASK,
+                    graph->nodes.items[node->input[KILN__MASK]].type);
 }
 
 static void make_table(struct table *table, size_t items)
@@ -384,26 +385,27 @@ static void make_table(struct table *table, size_t items)
     const struct kiln__group *group = table->group;
     uint32_t rank = group->shape.rank ? group->shape.rank : 1;
     size_t head = add_entry(table, KILN__GENERIC_HEAD_INTS);
-    put(table, head, KILN__GENERIC_ITEMS, (int64_t)items);
-    put(table, head, KILN__GENERIC_RANK, rank);
-    put(table, head, KILN__GENERIC_KEPT, group->shape.rank ? group->kept : 1);
-    put(table, head, KILN__GENERIC_STORES, (int64_t)group->stores.count);
-    put(table, head, KILN__GENERIC_PLAIN, group->kind == KILN__GROUP_MATMUL && is_plain(group));
+    generic_put(table, head, KILN__GENERIC_ITEMS, (int64_t)items);
+    generic_put(table, head, KILN__GENERIC_RANK, rank);
+    generic_put(table, head, KILN__GENERIC_KEPT, group->shape.rank ? group->kept : 1);
+    generic_put(table, head, KILN__GENERIC_STORES, (int64_t)group->stores.count);
+    generic_put(table, head, KILN__GENERIC_PLAIN,
+                group->kind == KILN__GROUP_MATMUL && is_plain(group));
     if (group->kind == KILN__GROUP_ATTENTION)
         add_attention(table, head);
-    put(table, head, KILN__GENERIC_DIMS_AT, (int64_t)table->launch->table.count);
+    generic_put(table, head, KILN__GENERIC_DIMS_AT, (int64_t)table->launch->table.count);
     size_t dims = add_entry(table, rank);
     for (uint32_t d = 0; d < rank; d++)
-        put(table, dims, (int)d, group->shape.rank ? (int64_t)group->shape.dims[d] : 1);
-    put(table, head, KILN__GENERIC_PHASES_AT, (int64_t)table->launch->table.count);
-    put(table, head, KILN__GENERIC_PHASES, (int64_t)add_phases(table));
-    put(table, head, KILN__GENERIC_STEPS_AT, (int64_t)table->launch->table.count);
+        generic_put(table, dims, (int)d, group->shape.rank ? (int64_t)group->shape.dims[d] : 1);
+    generic_put(table, head, KILN__GENERIC_PHASES_AT, (int64_t)table->launch->table.count);
+    generic_put(table, head, KILN__GENERIC_PHASES, (int64_t)add_phases(table));
+    generic_put(table, head, KILN__GENERIC_STEPS_AT, (int64_t)table->launch->table.count);
     for (size_t i = 0; i < group->steps.count; i++)
         add_step(table, i);
-    put(table, head, KILN__GENERIC_ACCESSES_AT, (int64_t)table->launch->table.count);
+    generic_put(table, head, KILN__GENERIC_ACCESSES_AT, (int64_t)table->launch->table.count);
     for (size_t i = 0; i < group->accesses.count; i++)
         add_access(table, &group->accesses.items[i]);
-    put(table, head, KILN__GENERIC_STORES_AT, (int64_t)table->launch->table.count);
+    generic_put(table, head, KILN__GENERIC_STORES_AT, (int64_t)table->launch->table.count);
     for (size_t k = 0; k < group->stores.count; k++)
         add_store(table, &group->stores.items[k]);
 }
@@ -433,11 +435,11 @@ void kiln__lower_generic(struct kiln__plan *plan, uint32_t index)
                                   .file = "generic",
                                   .kernel = "kiln_generic"};
     struct table table = {.plan = plan, .group = group, .launch = &launch};
-    launch.form =
-        (struct kiln__form){.generic = true, .vector = 1, .wide = true, .chunked = traits->chunked};
-    kiln__form_arithmetic(plan->options.device, &launch.form);
-    while (!traits->chunked && 1u << launch.form.work_group < traits->work_group)
-        launch.form.work_group++;
+    launch.variant = (struct kiln__variant){
+        .generic = true, .vector = 1, .wide = true, .chunked = traits->chunked};
+    kiln__variant_arithmetic(plan->options.device, &launch.variant);
+    while (!traits->chunked && 1u << launch.variant.work_group < traits->work_group)
+        launch.variant.work_group++;
     table.memories = list_memories(plan, group, table.slots);
     make_table(&table, items);
     add_arguments(&table);

@@ -14,11 +14,11 @@
 /* Whether nothing is made of what an operand loads but what its type is computed in. */
 static bool is_bare(const struct kiln__group *group, struct kiln__operand operand)
 {
-    bool bare = true;
+    bool plain_load = true;
     for (size_t i = operand.first + 1u; i <= operand.value; i++)
-        bare = bare && group->steps.items[i].kind == KILN__STEP_CONVERT &&
-               group->steps.items[i].type == KILN_F32;
-    return bare;
+        plain_load = plain_load && group->steps.items[i].kind == KILN__STEP_CONVERT &&
+                     group->steps.items[i].type == KILN_F32;
+    return plain_load;
 }
 
 /* A dimension of 1 has no stride; give it the one that makes the matrix a plain or a transposed
@@ -35,8 +35,8 @@ static struct kiln__matrix matrix_of(const struct kiln__plan *plan, const struct
         .slot = plan->slot_of[from->node], .offset = from->offset, .operand = k};
     matrix.item = (uint8_t)kiln_type_size(stored);
     matrix.stored = stored;
-    matrix.lasting = kiln__plan_may_keep(plan, group, k);
-    matrix.bare = is_bare(group, operand);
+    matrix.frozen = kiln__plan_may_prepack(plan, group, k);
+    matrix.plain_load = is_bare(group, operand);
     matrix.computed = operand.value > operand.first || stored != KILN_F32;
     matrix.row = from->stride[rank - 2];
     matrix.column = from->stride[rank - 1];
@@ -79,12 +79,12 @@ static uint32_t copies_of(const struct kiln__plan *plan, uint32_t index,
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     const struct kiln__access *first = &group->accesses.items[0];
     uint32_t maker = plan->fusion.group_of[first->node];
-    struct kiln__patches patches;
+    struct kiln__im2col im2col;
     for (size_t i = 1; i < group->accesses.count; i++)
         if (group->accesses.items[i].node == first->node)
             return KILN__NO_GROUP;
     bool copies = is_all_of_copy(product) && maker < plan->fusion.groups.count &&
-                  plan->parts[maker] && kiln__plan_patches(plan, product, maker, &patches);
+                  plan->absorbed[maker] && kiln__plan_im2col(plan, product, maker, &im2col);
     return copies ? maker : KILN__NO_GROUP;
 }
 
@@ -160,13 +160,14 @@ static void place_result(const struct kiln__plan *plan, const struct kiln__group
     }
 }
 
-static struct kiln__selection choose(const struct kiln__plan *plan, const struct kiln__group *group,
-                                     const struct kiln__product *product)
+static struct kiln__selection lower_matmul_choose(const struct kiln__plan *plan,
+                                                  const struct kiln__group *group,
+                                                  const struct kiln__product *product)
 {
     bool plain = !product->a.computed && !product->b.computed && !kiln__group_has_epilogue(group);
     unsigned needs = plain ? 0 : KILN__KERNEL_STEPS;
-    needs |= plan->fusion.graph.alike ? KILN__KERNEL_ALIKE : 0;
-    needs |= product->sums == KILN__PRODUCT_WHOLE ? KILN__KERNEL_WHOLE : 0;
+    needs |= plan->fusion.graph.batch_invariant ? KILN__KERNEL_BATCH_INVARIANT : 0;
+    needs |= product->sums == KILN__PRODUCT_EXACT_INTEGER ? KILN__KERNEL_EXACT_INTEGERS : 0;
     return kiln__select(plan, KILN__KERNEL_PRODUCT, needs, product);
 }
 
@@ -175,7 +176,7 @@ static bool is_empty(const struct kiln__group *group, const struct kiln__product
     return group->stores.count == 0 || product->m == 0 || product->n == 0 || product->batch == 0;
 }
 
-uint32_t kiln__matmul_part(const struct kiln__plan *plan, uint32_t index)
+uint32_t kiln__matmul_absorbed(const struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     struct kiln__product product = product_of(plan, index);
@@ -184,8 +185,8 @@ uint32_t kiln__matmul_part(const struct kiln__plan *plan, uint32_t index)
     if (product.copies == KILN__NO_GROUP || is_empty(group, &product))
         return KILN__NO_GROUP;
     kiln__plan_tune(&as_tuned, index, &device);
-    const struct kiln__kernel_row *kernel = choose(&as_tuned, group, &product).taken;
-    return kernel->traits & KILN__KERNEL_FETCHES ? product.copies : KILN__NO_GROUP;
+    const struct kiln__kernel_row *kernel = lower_matmul_choose(&as_tuned, group, &product).taken;
+    return kernel->traits & KILN__KERNEL_IM2COL ? product.copies : KILN__NO_GROUP;
 }
 
 void kiln__matmul_work(const struct kiln__plan *plan, uint32_t index, struct kiln__text *text)
@@ -210,10 +211,10 @@ void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
     if (is_empty(group, &product))
         return;
     place_result(plan, group, &product);
-    const struct kiln__selection choice = choose(plan, group, &product);
+    const struct kiln__selection choice = lower_matmul_choose(plan, group, &product);
     const unsigned traits = choice.taken->traits;
     if (product.c.slot == KILN__NO_SLOT &&
-        !(traits & KILN__KERNEL_FRUGAL && kiln__group_has_epilogue(group)))
+        !(traits & KILN__KERNEL_NO_WORKSPACE && kiln__group_has_epilogue(group)))
         product.c.slot = kiln__plan_scratch(plan, (size_t)(product.batch * product.m * product.n) *
                                                       sizeof(float));
     KILN__LOG(KILN__LOG_DEBUG, "matmul %lldx%lldx%lld, %lld times: %s", (long long)product.m,
@@ -222,7 +223,7 @@ void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
     size_t first = plan->launches.count;
     kiln__lower_by(plan, index, &choice, &product);
     for (size_t i = first; i < plan->launches.count; i++)
-        plan->launches.items[i].covers = traits & KILN__KERNEL_FETCHES ? product.copies + 1 : 0;
+        plan->launches.items[i].covers = traits & KILN__KERNEL_IM2COL ? product.copies + 1 : 0;
 }
 
 /* ---- for implementations ---- */
@@ -231,7 +232,7 @@ struct kiln__launch kiln__product_launch(uint32_t group, const char *file, const
 {
     struct kiln__launch launch = {
         .source = KILN__SOURCE_TEMPLATE, .group = group, .file = file, .kernel = kernel};
-    launch.form.wide = true;
+    launch.variant.wide = true;
     return launch;
 }
 
@@ -268,22 +269,22 @@ static bool is_aligned(const struct kiln__group *group, const struct kiln__space
 /* How the accesses of an operand lie along its vectors, and, beside its own elements, what they
  * take; of these the product knows whether they are aligned. */
 static void add_operand(const struct kiln__plan *plan, const struct kiln__matrix *matrix,
-                        enum kiln__part part, struct kiln__launch *launch)
+                        enum kiln__argument_section part, struct kiln__launch *launch)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
-    struct kiln__form *form = &launch->form;
+    struct kiln__variant *variant = &launch->variant;
     struct kiln__operand operand = kiln__group_operand(group, matrix->operand);
     struct kiln__space space = operand_space(group, operand);
     uint32_t along = matrix->across ? KILN__BY_LINE : KILN__BY_DEPTH;
-    form->along[operand.access] = KILN__CONTIGUOUS;
+    variant->along[operand.access] = KILN__CONTIGUOUS;
     for (size_t i = operand.access + 1u; i < operand.end; i++) {
-        form->along[i] = (uint8_t)kiln__space_along(&space, i, along);
-        form->aligned = form->aligned && is_aligned(group, &space, i, along, form->vector);
+        variant->along[i] = (uint8_t)kiln__space_vector_access(&space, i, along);
+        variant->aligned = variant->aligned && is_aligned(group, &space, i, along, variant->vector);
     }
     launch->part = part;
     kiln__launch_accesses(plan, group, &space, launch, operand.access + 1u, operand.end);
     kiln__launch_scalars(group, launch, operand.first, operand.value + 1u);
-    launch->part = KILN__PART_GROUP;
+    launch->part = KILN__SECTION_GROUP;
 }
 
 /* The group's steps walk lines, which are rows of all matrices of the batch, and their columns. */
@@ -320,28 +321,28 @@ static void add_extras(const struct kiln__plan *plan, const struct kiln__extras 
 {
     const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
     const struct kiln__matrix *a = if_computed(extras->a), *b = if_computed(extras->b);
-    struct kiln__form *form = &launch->form;
+    struct kiln__variant *variant = &launch->variant;
     struct kiln__space space;
     bool epilogue = extras->product && kiln__group_has_epilogue(group);
     if (!a && !b && !epilogue)
         return;
     kiln__space_of(group, &space);
-    kiln__form_start(plan, group, &space, form);
-    form->wide = true;
-    form->epilogue = epilogue;
-    form->operands = a || b ? reads_of(a, b) : 0;
-    form->vector = (uint8_t)extras->vector;
+    kiln__variant_start(plan, group, &space, variant);
+    variant->wide = true;
+    variant->epilogue = epilogue;
+    variant->operands = a || b ? reads_of(a, b) : 0;
+    variant->vector = (uint8_t)extras->vector;
     if (epilogue) {
-        form->result = extras->product->result;
-        kiln__form_updates(plan, group, form);
+        variant->result = extras->product->result;
+        kiln__variant_updates(plan, group, variant);
         for (size_t i = kiln__group_operand_accesses(group); i < group->accesses.count; i++)
-            form->along[i] = (uint8_t)kiln__space_along(&space, i, space.rank - 1);
+            variant->along[i] = (uint8_t)kiln__space_vector_access(&space, i, space.rank - 1);
     }
-    form->aligned = extras->aligned && kiln__form_is_aligned(plan, group, form);
+    variant->aligned = extras->aligned && kiln__variant_is_aligned(plan, group, variant);
     if (a)
-        add_operand(plan, a, KILN__PART_OPERAND_A, launch);
+        add_operand(plan, a, KILN__SECTION_OPERAND_A, launch);
     if (b)
-        add_operand(plan, b, KILN__PART_OPERAND_B, launch);
+        add_operand(plan, b, KILN__SECTION_OPERAND_B, launch);
     if (epilogue)
         add_epilogue(plan, extras->product, &space, launch);
 }

@@ -20,7 +20,7 @@ struct lowering {
     struct kiln__plan *plan;
     const struct kiln__group *group;
     struct kiln__space space;
-    struct kiln__line_cut cut;
+    struct kiln__line_segments cut;
     uint32_t values, positions; /* scratch slots of partial results */
     struct kiln__launch launch;
 };
@@ -34,9 +34,9 @@ static const struct kiln__traits *traits_of(const struct lowering *lowering)
 
 /* The last tile of a dimension takes what is left over, so that none is small; a work-group's are
  * as large as its local memory. */
-static size_t tiles_along(const struct kiln__form *form, size_t dim)
+static size_t tiles_along(const struct kiln__variant *variant, size_t dim)
 {
-    return !form->chunked     ? kiln__divide_up(dim, form->tile)
+    return !variant->chunked  ? kiln__divide_up(dim, variant->tile)
            : dim < KILN__TILE ? 1
                               : dim / KILN__TILE;
 }
@@ -45,18 +45,19 @@ static size_t tiles_along(const struct kiln__form *form, size_t dim)
 static size_t count_work(const struct lowering *lowering)
 {
     const struct kiln__space *space = &lowering->space;
-    const struct kiln__form *form = &lowering->launch.form;
-    if (!form->across)
+    const struct kiln__variant *variant = &lowering->launch.variant;
+    if (!variant->across)
         return space->kept_count;
-    size_t last = space->dims[space->rank - 1], other = space->dims[form->across - 1];
-    return space->kept_count / last / other * tiles_along(form, last) * tiles_along(form, other);
+    size_t last = space->dims[space->rank - 1], other = space->dims[variant->across - 1];
+    return space->kept_count / last / other * tiles_along(variant, last) *
+           tiles_along(variant, other);
 }
 
 /* Reduced elements of each kept one that the launch has to do with. */
 static size_t count_reduced(const struct lowering *lowering)
 {
-    return lowering->launch.form.stage == KILN__STAGE_FINAL ? lowering->cut.segments
-                                                            : lowering->cut.length;
+    return lowering->launch.variant.stage == KILN__STAGE_FINAL ? lowering->cut.segments
+                                                               : lowering->cut.length;
 }
 
 /* Where runs of kept elements are walked a chunk is whole vectors, and segments share in making
@@ -65,11 +66,11 @@ static size_t choose_chunk(const struct lowering *lowering)
 {
     const struct kiln__traits *traits = traits_of(lowering);
     size_t work = count_work(lowering), chunks = traits->chunks;
-    if (lowering->launch.form.kept_walk == KILN__WALK_TILES)
+    if (lowering->launch.variant.kept_mapping == KILN__AXIS_TILES)
         return kiln__divide_up(work, chunks);
-    if (lowering->launch.form.reduced_walk == KILN__WALK_NONE)
+    if (lowering->launch.variant.reduced_mapping == KILN__AXIS_NONE)
         return kiln__chunk_size(traits, work, 1);
-    if (lowering->launch.form.kept_walk != KILN__WALK_VECTORS)
+    if (lowering->launch.variant.kept_mapping != KILN__AXIS_VECTORS)
         return kiln__chunk_size(traits, work, count_reduced(lowering));
     chunks = lowering->cut.segments < chunks ? chunks / lowering->cut.segments : 1;
     size_t chunk = kiln__divide_up(work, chunks);
@@ -89,22 +90,22 @@ static void size_launch(struct lowering *lowering, size_t *share)
     struct kiln__launch *launch = &lowering->launch;
     const struct kiln__traits *traits = traits_of(lowering);
     size_t work = count_work(lowering), items;
-    if (kiln__walk_shares(launch->form.kept_walk)) {
-        *share =
-            kiln__schedule_lanes(traits, lowering->group, count_reduced(lowering), &launch->form);
+    if (kiln__axis_shares(launch->variant.kept_mapping)) {
+        *share = kiln__axis_mapping_lanes(traits, lowering->group, count_reduced(lowering),
+                                          &launch->variant);
         items = work * *share;
-        while (launch->form.shuffles && 1u << (launch->form.shuffles - 1) < *share)
-            launch->form.shuffles++;
-    } else if (launch->form.across && !traits->chunked) {
+        while (launch->variant.shuffles && 1u << (launch->variant.shuffles - 1) < *share)
+            launch->variant.shuffles++;
+    } else if (launch->variant.across && !traits->chunked) {
         *share = 1;
-        items = work << launch->form.work_group;
+        items = work << launch->variant.work_group;
     } else {
         *share = traits->chunked ? choose_chunk(lowering)
-                                 : (size_t)launch->form.vector << launch->form.pairs;
+                                 : (size_t)launch->variant.vector << launch->variant.pairs;
         items = kiln__divide_up(work, *share);
     }
     kiln__launch_line(items, launch);
-    if (!kiln__stage_of_segments(launch->form.stage))
+    if (!kiln__stage_of_segments(launch->variant.stage))
         return;
     launch->dimensions = 2;
     launch->global[1] = lowering->cut.segments;
@@ -117,27 +118,28 @@ static void size_launch(struct lowering *lowering, size_t *share)
 static void add_sizes(struct lowering *lowering, size_t share)
 {
     struct kiln__launch *launch = &lowering->launch;
-    const struct kiln__form *form = &launch->form;
+    const struct kiln__variant *variant = &launch->variant;
     const struct kiln__space *space = &lowering->space;
     unsigned tuned = traits_of(lowering)->stream;
     bool stream = tuned ? tuned > 1
                         : kiln__group_bytes(lowering->plan, lowering->group) >
                               lowering->plan->options.device->info.cache;
     kiln__launch_add(launch, KILN__INDEX(count_work(lowering)), "n");
-    if (form->reduced_walk != KILN__WALK_NONE)
+    if (variant->reduced_mapping != KILN__AXIS_NONE)
         kiln__launch_add(launch, KILN__INDEX(space->reduced_count), "reduced");
-    if (form->kept_walk != KILN__WALK_ITEM && (form->chunked || !form->across) && !form->shuffles)
+    if (variant->kept_mapping != KILN__AXIS_ITEM && (variant->chunked || !variant->across) &&
+        !variant->shuffles)
         kiln__launch_add(launch, KILN__INDEX(share),
-                         kiln__walk_shares(form->kept_walk) ? "lanes" : "chunk");
-    if (form->streams)
+                         kiln__axis_shares(variant->kept_mapping) ? "lanes" : "chunk");
+    if (variant->streams)
         kiln__launch_add(launch,
                          (struct kiln__argument){.kind = KILN__ARGUMENT_I32, .integer = stream},
-                         form->across ? "wanted" : "stream");
-    if (kiln__stage_of_segments(form->stage))
+                         variant->across ? "wanted" : "stream");
+    if (kiln__stage_of_segments(variant->stage))
         kiln__launch_add(launch, KILN__INDEX(lowering->cut.length), "length");
-    if (form->stage == KILN__STAGE_FINAL)
+    if (variant->stage == KILN__STAGE_FINAL)
         kiln__launch_add(launch, KILN__INDEX(lowering->cut.segments), "segments");
-    for (uint32_t d = form->across ? 0 : 1; d < space->rank; d++)
+    for (uint32_t d = variant->across ? 0 : 1; d < space->rank; d++)
         if (d != space->kept)
             kiln__launch_add(launch, KILN__INDEX(space->dims[d]), "d%u", d);
 }
@@ -150,7 +152,7 @@ static void add_partial(struct lowering *lowering, uint32_t slot, kiln_type type
     unsigned step = kiln__group_total(lowering->group);
     assert(slot != KILN__NO_SLOT || lowering->plan->failed);
     memory.type = type;
-    memory.constant = launch->form.stage != KILN__STAGE_PARTIAL;
+    memory.constant = launch->variant.stage != KILN__STAGE_PARTIAL;
     memory.restricted = true;
     offset.item = (uint8_t)kiln_type_size(type);
     kiln__launch_add(launch, memory, "partial_%c%u", letter, step);
@@ -173,7 +175,7 @@ static kiln_type partial_type(const struct kiln__group *group)
 
 static void add_partials(struct lowering *lowering)
 {
-    if (lowering->launch.form.stage == KILN__STAGE_WHOLE)
+    if (lowering->launch.variant.stage == KILN__STAGE_WHOLE)
         return;
     add_partial(lowering, lowering->values, partial_type(lowering->group), 't');
     if (row_of(lowering->group)->indexed)
@@ -193,7 +195,7 @@ static void lower_stage(struct lowering *lowering, uint32_t index, enum kiln__st
     size_t share;
     *launch = (struct kiln__launch){
         .source = KILN__SOURCE_NEST, .group = index, .kernel = names[group->kind]};
-    kiln__schedule(plan, group, &lowering->space, stage, &launch->form);
+    kiln__axis_mapping_choose(plan, group, &lowering->space, stage, &launch->variant);
     size_launch(lowering, &share);
     add_sizes(lowering, share);
     kiln__launch_accesses(plan, group, &lowering->space, launch, 0, group->accesses.count);
@@ -202,7 +204,7 @@ static void lower_stage(struct lowering *lowering, uint32_t index, enum kiln__st
         kiln__launch_stores(plan, group, &lowering->space, launch);
     kiln__launch_scalars(group, launch, 0, group->steps.count);
     kiln__plan_launch(plan, launch);
-    kiln__plan_keep_group(plan, group);
+    kiln__plan_prepack_group(plan, group);
 }
 
 void kiln__lower_nest(struct kiln__plan *plan, uint32_t index)
@@ -213,7 +215,7 @@ void kiln__lower_nest(struct kiln__plan *plan, uint32_t index)
     bool empty = lowering.space.kept_count == 0 || group->stores.count == 0;
     if (empty || (group->kind == KILN__GROUP_ROWS && lowering.space.reduced_count == 0))
         return;
-    lowering.cut = kiln__schedule_cut(plan, group, &lowering.space);
+    lowering.cut = kiln__axis_mapping_segments(plan, group, &lowering.space);
     if (lowering.cut.segments == 1) {
         lower_stage(&lowering, index, KILN__STAGE_WHOLE);
         return;

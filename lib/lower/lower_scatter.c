@@ -96,8 +96,8 @@ static uint64_t bytes_of(const struct kiln__plan *plan, const struct kiln__group
 }
 
 /* The launch for indices `from` to `to` - 1. */
-static void lower_walk(struct kiln__plan *plan, uint32_t index, const struct scatter *scatter,
-                       size_t from, size_t to)
+static void lower_mapping(struct kiln__plan *plan, uint32_t index, const struct scatter *scatter,
+                          size_t from, size_t to)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     const struct kiln__access *values = &group->accesses.items[KILN__SCATTER_VALUES];
@@ -107,7 +107,7 @@ static void lower_walk(struct kiln__plan *plan, uint32_t index, const struct sca
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE, .group = index};
     launch.file = chunked ? "scatter" : "scatter_gpu";
     launch.kernel = "scatter";
-    launch.form.wide = true;
+    launch.variant.wide = true;
     kiln__launch_reads(plan, 1, &launch);
     launch.bytes = bytes_of(plan, group, scatter, to - from);
     size_launch(plan, scatter, &launch);
@@ -142,6 +142,6 @@ void kiln__lower_scatter(struct kiln__plan *plan, uint32_t index)
     size_t most = plan->options.device->traits->chunked ? scatter.count : BLOCK;
     for (size_t from = 0; from < scatter.count; from += most) {
         size_t left = scatter.count - from;
-        lower_walk(plan, index, &scatter, from, from + (left < most ? left : most));
+        lower_mapping(plan, index, &scatter, from, from + (left < most ? left : most));
     }
 }

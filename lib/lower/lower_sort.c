@@ -32,7 +32,7 @@ static struct kiln__launch launch_of(const struct sort *sort, const char *kernel
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE, .group = sort->group};
     launch.file = "sort";
     launch.kernel = kernel;
-    launch.form.wide = true;
+    launch.variant.wide = true;
     kiln__launch_reads(plan, 1, &launch);
     launch.dimensions = 1;
     launch.local[0] = traits->chunked ? 1 : traits->work_group;

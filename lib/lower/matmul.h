@@ -33,21 +33,21 @@ struct kiln__matrix {
     uint8_t item;
     uint8_t operand;  /* of the group: which one */
     kiln_type stored; /* an operand's elements in memory */
-    bool bare;        /* nothing is made of these but what the type is computed in */
-    bool computed;    /* a generated text makes something of what is read, */
-    bool lasting;     /* what is made of these may stay from run to run (frozen.c) */
+    bool plain_load; /* loaded as it lies, but for its conversion to the type that is computed in */
+    bool computed;   /* a generated text makes something of what is read, */
+    bool frozen;     /* what is made of it may be prepacked (frozen.c) */
     bool across; /* by vectors that run across lines (lower/iteration_space.h), else along them */
 };
 
-/* Rows that are patches of an image: an index of up to three levels, the last one fastest, and so
- * for the elements of a row, of which the last level is contiguous. */
-#define KILN__PATCH_LEVELS 3
-struct kiln__patches {
+/* Implicit im2col: rows are patches of an image, indexed by up to three levels, the last one
+ * fastest; so are the elements of a row, whose last level is contiguous. */
+#define KILN__IM2COL_LEVELS 3
+struct kiln__im2col {
     uint32_t slot;
     int64_t offset;
-    struct kiln__patch_level {
+    struct kiln__im2col_level {
         int64_t count, stride;
-    } rows[KILN__PATCH_LEVELS], depth[KILN__PATCH_LEVELS];
+    } rows[KILN__IM2COL_LEVELS], depth[KILN__IM2COL_LEVELS];
 };
 
 /* c[b] = a[b] b[b] for each b of `batch`; c is dense. Where the group has an epilogue, c may hold
@@ -55,7 +55,7 @@ struct kiln__patches {
 struct kiln__product {
     int64_t m, n, k, batch;
     struct kiln__matrix a, b, c;
-    uint8_t result;  /* as in kiln__form */
+    uint8_t result;  /* as in kiln__variant */
     uint8_t sums;    /* how it adds up: enum kiln__product_name */
     uint32_t finish; /* what the group's steps after it cost for an element, */
     uint32_t loads;  /* and how many operands they read that have one for each */
@@ -86,14 +86,14 @@ enum kiln__clblast_argument {
     KILN__CLBLAST_C_STRIDE
 };
 
-/* The group that product `index` does on the way, as it reads; or KILN__NO_GROUP. */
-uint32_t kiln__matmul_part(const struct kiln__plan *plan, uint32_t index);
+/* The group that product `index` absorbs, computing it as it loads; or KILN__NO_GROUP. */
+uint32_t kiln__matmul_absorbed(const struct kiln__plan *plan, uint32_t index);
 
 /* Where what group `copies` brings to the first operand lies otherwise: rows of as many elements as
  * one of the copy has, which is a column of a transposed operand. KILN__NO_GROUP: where the rows of
  * a batch lie that is one product but for that. False: not in patches. */
-bool kiln__plan_patches(const struct kiln__plan *plan, const struct kiln__product *product,
-                        uint32_t copies, struct kiln__patches *patches);
+bool kiln__plan_im2col(const struct kiln__plan *plan, const struct kiln__product *product,
+                       uint32_t copies, struct kiln__im2col *im2col);
 
 /* ---- for implementations ---- */
 

@@ -10,8 +10,9 @@
 
 #define NEAR_PANELS 4 /* of which a block stays in the second cache */
 
-static void pack(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
-                 const char *options, const struct kiln__matrix *packed, int64_t panels)
+static void matmul_cpu_pack(struct kiln__plan *plan, uint32_t group,
+                            const struct kiln__product *product, const char *options,
+                            const struct kiln__matrix *packed, int64_t panels)
 {
     struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_packed", "matmul_pack_b");
     struct kiln__extras extras = {.b = &product->b, .vector = kiln__cpu_tiles(plan)->vector};
@@ -27,7 +28,7 @@ static void pack(struct kiln__plan *plan, uint32_t group, const struct kiln__pro
     kiln__cpu_add_matrix(&launch, &product->b);
     kiln__plan_product(plan, &extras, &launch);
     if (product->m < KILN__MANY_ROWS || product->copies != KILN__NO_GROUP)
-        kiln__plan_keep(plan, packed->slot, product->b.operand);
+        kiln__plan_prepack(plan, packed->slot, product->b.operand);
 }
 
 /* Apart from the other options, which are those of panels as well. */
@@ -54,7 +55,7 @@ static struct kiln__matrix pack_panels(struct kiln__plan *plan, uint32_t group,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DPACK_DEPTH=%d",
              (int)tiles->vector, (int)tiles->packed_rows, (int)tiles->packed_vectors,
              (int)kiln__cpu_depth(plan), (int)kiln__cpu_depth(plan));
-    pack(plan, group, product, launch->options, &packed, panels);
+    matmul_cpu_pack(plan, group, product, launch->options, &packed, panels);
     set_lines(launch, kiln__cpu_lines(plan, product, tiles->packed_rows));
     return packed;
 }
@@ -109,7 +110,7 @@ static bool few_fits(const struct kiln__plan *plan, const void *work)
 static bool has_panels(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__product *product = work;
-    return product->b.lasting && product->n > 2 * kiln__cpu_tiles(plan)->vector &&
+    return product->b.frozen && product->n > 2 * kiln__cpu_tiles(plan)->vector &&
            product->n * product->k * (int64_t)sizeof(float) >= FEW_BYTES;
 }
 
@@ -139,7 +140,7 @@ const struct kiln__lowering kiln__matmul_few = {
 #define POINTED_ROWS 8        /* of a tile: registers hold where they are */
 #define PATCH_BYTES (1 << 18) /* of c for an item: it is still near when the epilogue comes */
 
-static bool patches_fit(const struct kiln__plan *plan, const void *work)
+static bool im2col_fit(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__product *product = work;
     const struct kiln__cpu_tiles *tiles = kiln__cpu_tiles(plan);
@@ -149,15 +150,15 @@ static bool patches_fit(const struct kiln__plan *plan, const void *work)
            lines * sizeof(float) <= plan->options.device->info.local_memory;
 }
 
-static void add_levels(struct kiln__launch *launch, const struct kiln__patches *patches)
+static void add_levels(struct kiln__launch *launch, const struct kiln__im2col *im2col)
 {
-    const struct kiln__patch_level *rows = patches->rows, *depth = patches->depth;
+    const struct kiln__im2col_level *rows = im2col->rows, *depth = im2col->depth;
     KILN__LAUNCH_INDICES(launch, rows[1].count, rows[2].count, rows[0].stride, rows[1].stride,
                          rows[2].stride);
     KILN__LAUNCH_INDICES(launch, depth[1].count, depth[2].count, depth[0].stride, depth[1].stride);
 }
 
-static void lower_patches(struct kiln__plan *plan, uint32_t group, const void *work)
+static void lower_im2col(struct kiln__plan *plan, uint32_t group, const void *work)
 {
     const struct kiln__product *product = work;
     const struct kiln__cpu_tiles *tiles = kiln__cpu_tiles(plan);
@@ -167,34 +168,33 @@ static void lower_patches(struct kiln__plan *plan, uint32_t group, const void *w
     int64_t vectors = wide ? tiles->packed_vectors : narrow ? 1 : tiles->small_vectors;
     int64_t tile = wide ? tiles->packed_rows : narrow ? tiles->narrow_rows : tiles->small_rows;
     int64_t columns = vectors * tiles->vector, panels = kiln__div_up(product->n, columns);
-    bool deep = product->k > kiln__cpu_depth(plan) && !plan->fusion.graph.alike;
-    struct kiln__patches patches;
-    struct kiln__launch launch =
-        kiln__product_launch(group, "matmul_cpu_patches", "matmul_patches");
-    kiln__plan_patches(plan, product, product->copies, &patches);
+    bool deep = product->k > kiln__cpu_depth(plan) && !plan->fusion.graph.batch_invariant;
+    struct kiln__im2col im2col;
+    struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_im2col", "matmul_im2col");
+    kiln__plan_im2col(plan, product, product->copies, &im2col);
     struct kiln__matrix packed = kiln__cpu_scratch(plan, panels * product->k * columns + 1);
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DPACK_DEPTH=%d",
              (int)tiles->vector, (int)tile, (int)vectors,
              (int)(deep ? PATCH_DEPTH : kiln__cpu_depth(plan)), (int)kiln__cpu_depth(plan));
-    pack(plan, group, product, launch.options, &packed, panels);
+    matmul_cpu_pack(plan, group, product, launch.options, &packed, panels);
     set_lines(&launch, tile > POINTED_ROWS ? tile : 0);
     int64_t items = kiln__cpu_units(plan) * kiln__cpu_share(plan, KILN__CPU_ITEMS);
     int64_t rows = kiln__round_up(kiln__div_up(product->m, items), tile);
     rows = kiln__least(rows, kiln__most(1, PATCH_BYTES / 4 / product->n / tile) * tile);
     struct kiln__extras extras = {.product = product, .vector = tiles->vector};
     kiln__product_range(&launch, 1, kiln__div_up(product->m, rows), 1);
-    kiln__cpu_add_memory(&launch, patches.slot, packed.slot, product->c.slot);
+    kiln__cpu_add_memory(&launch, im2col.slot, packed.slot, product->c.slot);
     KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k);
-    kiln__launch_offset(&launch, patches.slot, patches.offset, sizeof(float));
-    add_levels(&launch, &patches);
+    kiln__launch_offset(&launch, im2col.slot, im2col.offset, sizeof(float));
+    add_levels(&launch, &im2col);
     kiln__launch_offset(&launch, packed.slot, 0, packed.item);
     kiln__launch_offset(&launch, product->c.slot, product->c.offset, product->c.item);
     KILN__LAUNCH_INDICES(&launch, product->c.row, rows, panels);
     kiln__plan_product(plan, &extras, &launch);
 }
 
-const struct kiln__lowering kiln__matmul_patches = {.fits = patches_fit, .lower = lower_patches};
+const struct kiln__lowering kiln__matmul_im2col = {.fits = im2col_fit, .lower = lower_im2col};
 
 /* ---- small: one launch ---- */
 
@@ -298,7 +298,7 @@ static bool single_suits(const struct kiln__plan *plan, const void *work)
     const struct kiln__product *product = work;
     double operations = (double)product->m * (double)product->n * (double)product->k;
     (void)plan;
-    return !product->b.lasting && operations <= 1 << 28;
+    return !product->b.frozen && operations <= 1 << 28;
 }
 
 static void lower_single(struct kiln__plan *plan, uint32_t group, const void *work)

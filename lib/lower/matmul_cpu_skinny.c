@@ -101,8 +101,8 @@ static int64_t choose_depth(const struct kiln__plan *plan, const struct kiln__pr
     int64_t splits = kiln__div_up(kiln__cpu_units(plan) * 4, strips * product->batch);
     int64_t tuned = plan->options.device->traits->splits;
     splits = tuned ? tuned : kiln__most(1, kiln__least(splits, product->k / 64));
-    return plan->fusion.graph.alike ? kiln__cpu_depth(plan)
-                                    : kiln__most(1, kiln__div_up(product->k, splits));
+    return plan->fusion.graph.batch_invariant ? kiln__cpu_depth(plan)
+                                              : kiln__most(1, kiln__div_up(product->k, splits));
 }
 
 static void lower_skinny(struct kiln__plan *plan, uint32_t group, const void *work)

@@ -78,8 +78,8 @@ static int64_t count_tiles(const struct kiln__product *product, const struct til
 
 /* A unit does so many work-groups as the busiest one has; where k is split, the last work-group of
  * each tile reads and adds what the others wrote, or another launch does. */
-static double cost(const struct kiln__plan *plan, const struct kiln__product *product,
-                   const struct way *way)
+static double matmul_gpu_cost(const struct kiln__plan *plan, const struct kiln__product *product,
+                              const struct way *way)
 {
     const struct tile *tile = way->tile;
     int64_t units = kiln__most(1, plan->options.device->info.compute_units);
@@ -125,21 +125,23 @@ static struct way choose_way(const struct kiln__plan *plan, const struct kiln__p
                              bool aligned)
 {
     const struct kiln__traits *traits = plan->options.device->traits;
-    bool alike = plan->fusion.graph.alike;
-    int64_t splits = alike ? 1 : kiln__most(1, kiln__least(MOST_SPLITS, product->k / LEAST_DEPTH));
+    bool batch_invariant = plan->fusion.graph.batch_invariant;
+    int64_t splits =
+        batch_invariant ? 1 : kiln__most(1, kiln__least(MOST_SPLITS, product->k / LEAST_DEPTH));
     struct way best = split_way(product, &tile_table[SMALLEST], 1, aligned);
-    double least_cost = traits->tile || traits->splits ? INFINITY : cost(plan, product, &best);
+    double least_cost =
+        traits->tile || traits->splits ? INFINITY : matmul_gpu_cost(plan, product, &best);
     for (size_t i = 0; i < TILES; i++) {
         for (int64_t s = 1; s <= splits && tile_fits(plan, &tile_table[i]); s++) {
             struct way way = split_way(product, &tile_table[i], s, aligned);
             if ((traits->tile && traits->tile <= TILES && traits->tile != i + 1) ||
-                (traits->splits && !alike && traits->splits != s) ||
+                (traits->splits && !batch_invariant && traits->splits != s) ||
                 (s > 1 && kiln__div_up(product->k, way.depth) != s))
                 continue;
             const int most = can_be_together(plan, product, &way) ? 1 : 0;
             for (int together = 0; together <= most; together++) {
                 way.together = together;
-                double found = cost(plan, product, &way);
+                double found = matmul_gpu_cost(plan, product, &way);
                 if (found >= least_cost)
                     continue;
                 least_cost = found;
@@ -207,31 +209,31 @@ void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
 
 /* ---- patches ---- */
 
-static bool has_runs_of_four(const struct kiln__patches *patches)
+static bool has_runs_of_four(const struct kiln__im2col *im2col)
 {
-    return patches->depth[KILN__PATCH_LEVELS - 1].count % 4 == 0;
+    return im2col->depth[KILN__IM2COL_LEVELS - 1].count % 4 == 0;
 }
 
-static const char *patches_option(const struct kiln__patches *patches)
+static const char *im2col_option(const struct kiln__im2col *im2col)
 {
-    return !patches ? "" : has_runs_of_four(patches) ? " -DPATCHES=1" : " -DPATCHES=2";
+    return !im2col ? "" : has_runs_of_four(im2col) ? " -DPATCHES=1" : " -DPATCHES=2";
 }
 
 /* Runs of fours that all start at multiples of four. */
-static bool patches_by_fours(const struct kiln__patches *patches)
+static bool im2col_by_fours(const struct kiln__im2col *im2col)
 {
-    bool aligned = has_runs_of_four(patches) && patches->offset % 4 == 0;
-    for (uint32_t i = 0; i < KILN__PATCH_LEVELS; i++)
-        aligned = aligned && patches->rows[i].stride % 4 == 0 &&
-                  (i + 1 == KILN__PATCH_LEVELS || patches->depth[i].stride % 4 == 0);
+    bool aligned = has_runs_of_four(im2col) && im2col->offset % 4 == 0;
+    for (uint32_t i = 0; i < KILN__IM2COL_LEVELS; i++)
+        aligned = aligned && im2col->rows[i].stride % 4 == 0 &&
+                  (i + 1 == KILN__IM2COL_LEVELS || im2col->depth[i].stride % 4 == 0);
     return aligned;
 }
 
 /* The furthest place from a patch's first one. */
-static int64_t reach_of(const struct kiln__patch_level *levels)
+static int64_t reach_of(const struct kiln__im2col_level *levels)
 {
     int64_t reach = 0;
-    for (uint32_t i = 0; i < KILN__PATCH_LEVELS; i++)
+    for (uint32_t i = 0; i < KILN__IM2COL_LEVELS; i++)
         reach +=
             (levels[i].count - 1) * (levels[i].stride < 0 ? -levels[i].stride : levels[i].stride);
     return reach;
@@ -246,7 +248,7 @@ static void add_divisor(struct kiln__launch *launch, int64_t by)
     KILN__LAUNCH_INDICES(launch, by, kiln__div_up(INT64_C(1) << (31 + shift), by), shift);
 }
 
-static void add_levels(struct kiln__launch *launch, const struct kiln__patch_level *levels)
+static void add_levels(struct kiln__launch *launch, const struct kiln__im2col_level *levels)
 {
     add_divisor(launch, levels[1].count);
     add_divisor(launch, levels[2].count);
@@ -258,10 +260,10 @@ static void add_levels(struct kiln__launch *launch, const struct kiln__patch_lev
 /* Whether four elements that a kernel reads or writes at once always lie at a multiple of four, and
  * are all there. */
 static bool is_aligned(const struct kiln__plan *plan, const struct kiln__product *product,
-                       const struct kiln__patches *patches, const struct kiln__matrix *c)
+                       const struct kiln__im2col *im2col, const struct kiln__matrix *c)
 {
     bool along = product->a.column == 1 || product->b.column != 1;
-    return !plan->options.shared && (patches ? patches_by_fours(patches) : by_fours(&product->a)) &&
+    return !plan->options.shared && (im2col ? im2col_by_fours(im2col) : by_fours(&product->a)) &&
            by_fours(&product->b) && by_fours(c) && product->n % 4 == 0 &&
            (product->a.column == 1 || product->m % 4 == 0) && (!along || product->k % 4 == 0);
 }
@@ -296,19 +298,19 @@ static void add_parts(struct kiln__plan *plan, const struct kiln__product *produ
 }
 
 static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
-                           const struct kiln__product *product, const struct kiln__patches *patches)
+                           const struct kiln__product *product, const struct kiln__im2col *im2col)
 {
-    struct way way = choose_way(plan, product, is_aligned(plan, product, patches, &product->c));
+    struct way way = choose_way(plan, product, is_aligned(plan, product, im2col, &product->c));
     const struct tile *tile = way.tile;
     bool sums = way.splits > 1 && !way.together; /* by another launch */
     struct kiln__matrix c = sums ? kiln__product_partial(plan, product, way.splits) : product->c;
-    bool aligned = is_aligned(plan, product, patches, &c);
+    bool aligned = is_aligned(plan, product, im2col, &c);
     struct kiln__launch launch = kiln__product_launch(group, "matmul_gpu", "matmul_gpu");
     snprintf(launch.options, sizeof launch.options,
              "-DTILE_M=%d -DTILE_N=%d -DTILE_K=%d -DITEM_M=%d -DITEM_N=%d "
              "-DTRANSPOSE_A=%d -DTRANSPOSE_B=%d -DALIGNED=%d%s",
              tile->m, tile->n, tile->k, tile->item_m, tile->item_n, product->a.column != 1,
-             product->b.column != 1, aligned, patches_option(patches));
+             product->b.column != 1, aligned, im2col_option(im2col));
     kiln__product_range(&launch, kiln__div_up(product->n, tile->n) * items_of(tile),
                         kiln__div_up(product->m, tile->m), product->batch * way.splits);
     launch.local[0] = (size_t)items_of(tile);
@@ -316,9 +318,9 @@ static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
         .a = &product->a, .b = &product->b, .vector = 4, .aligned = aligned};
     extras.product = sums ? NULL : product;
     struct kiln__matrix a = product->a;
-    if (patches) {
-        a.slot = patches->slot;
-        a.offset = patches->offset;
+    if (im2col) {
+        a.slot = im2col->slot;
+        a.offset = im2col->offset;
     }
     kiln__launch_memory(&launch, a.slot);
     kiln__launch_memory(&launch, product->b.slot);
@@ -328,10 +330,10 @@ static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
     add_matrix(&launch, &product->b);
     add_matrix(&launch, &c);
     KILN__LAUNCH_INDICES(&launch, way.depth, way.splits, product->m * product->n);
-    if (patches) {
-        add_levels(&launch, patches->rows);
-        KILN__LAUNCH_INDICES(&launch, patches->rows[2].stride);
-        add_levels(&launch, patches->depth);
+    if (im2col) {
+        add_levels(&launch, im2col->rows);
+        KILN__LAUNCH_INDICES(&launch, im2col->rows[2].stride);
+        add_levels(&launch, im2col->depth);
     }
     if (way.together)
         add_parts(plan, product, &way, &launch);
@@ -352,23 +354,23 @@ const struct kiln__lowering kiln__matmul_tiled = {.fits = tiled_fits, .lower = l
 
 /* ---- tiled patches: of an image, as tiles of them are read ---- */
 
-static bool tiled_patches_fits(const struct kiln__plan *plan, const void *work)
+static bool tiled_im2col_fits(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__product *product = work;
     const int64_t most = INT32_MAX - 1024;
-    struct kiln__patches patches;
+    struct kiln__im2col im2col;
     return tiled_fits(plan, product) &&
-           kiln__plan_patches(plan, product, product->copies, &patches) &&
+           kiln__plan_im2col(plan, product, product->copies, &im2col) &&
            product->m * product->batch <= most && product->k <= most &&
-           reach_of(patches.rows) + reach_of(patches.depth) <= most;
+           reach_of(im2col.rows) + reach_of(im2col.depth) <= most;
 }
 
 /* Where a product may round, tensor cores are faster by more than the copy that they need takes. A
  * batch of high matrices fills tiles as it is. */
-static bool tiled_patches_suits(const struct kiln__plan *plan, const void *work)
+static bool tiled_im2col_suits(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__product *product = work;
-    bool rounds = product->sums != KILN__PRODUCT_EXACT && !plan->fusion.graph.alike &&
+    bool rounds = product->sums != KILN__PRODUCT_EXACT && !plan->fusion.graph.batch_invariant &&
                   kiln__matmul_wgmma.fits(plan, product);
     bool fills = product->copies == KILN__NO_GROUP && product->m >= tile_table[0].m;
     return !plan->options.device->traits->chunked && !rounds && !fills;
@@ -378,15 +380,15 @@ static void lower_tiled_patches(struct kiln__plan *plan, uint32_t group, const v
 {
     const struct kiln__product *product = work;
     struct kiln__product whole = *product;
-    struct kiln__patches patches;
-    kiln__plan_patches(plan, product, product->copies, &patches);
+    struct kiln__im2col im2col;
+    kiln__plan_im2col(plan, product, product->copies, &im2col);
     whole.m *= whole.batch;
     whole.batch = 1;
-    lower_by_tiles(plan, group, &whole, &patches);
+    lower_by_tiles(plan, group, &whole, &im2col);
 }
 
-const struct kiln__lowering kiln__matmul_tiled_patches = {
-    .fits = tiled_patches_fits, .suits = tiled_patches_suits, .lower = lower_tiled_patches};
+const struct kiln__lowering kiln__matmul_tiled_im2col = {
+    .fits = tiled_im2col_fits, .suits = tiled_im2col_suits, .lower = lower_tiled_patches};
 
 /* ---- rows: few rows or few columns ---- */
 

@@ -19,10 +19,10 @@
  * ones read more for each product. */
 struct cut {
     int64_t columns;
-    int stages;      /* of local memory */
-    int marks;       /* of instructions in the kernel's text */
-    bool hands_over; /* warps of their own finish a tile while the next one is multiplied; stages
-                        have half as long lines */
+    int stages;            /* of local memory */
+    int marks;             /* of instructions in the kernel's text */
+    bool warp_specialised; /* warps of their own finish a tile while the next one is multiplied;
+                              stages have half as long lines */
     double pace;
 };
 static const struct cut any[] = {{64, 7, 44, false, 1.4},
@@ -91,7 +91,7 @@ static bool is_transposed(const struct kiln__matrix *matrix)
 static bool lies_right(const struct kind *kind, const struct kiln__matrix *matrix, bool along)
 {
     const int64_t chunk = 16 / kind->bytes, lead = kiln__matrix_lead(matrix);
-    return matrix->stored == kind->stored && matrix->bare && kind->parts == 1 &&
+    return matrix->stored == kind->stored && matrix->plain_load && kind->parts == 1 &&
            matrix->offset % chunk == 0 && lead % chunk == 0 && matrix->batch % chunk == 0 &&
            lead > 0 && (kind->bytes == 2 || along);
 }
@@ -119,7 +119,7 @@ static bool transposes_b(const struct kind *kind, const struct kiln__product *pr
 
 static bool is_of_i8(const struct kiln__matrix *matrix)
 {
-    return matrix->stored == KILN_I8 && matrix->bare;
+    return matrix->stored == KILN_I8 && matrix->plain_load;
 }
 
 /* NULL: none of this. */
@@ -130,7 +130,7 @@ static const struct kind *kind_of(const struct engine *engine, const struct kiln
         if (a_lies_right(&kinds[i], product) && b_lies_right(&kinds[i], product))
             return &kinds[i];
     bool short_sums = product->k <= KILN__INTEGERS_IN_F32;
-    if (product->sums == KILN__PRODUCT_WHOLE ||
+    if (product->sums == KILN__PRODUCT_EXACT_INTEGER ||
         (short_sums && is_of_i8(&product->a) && is_of_i8(&product->b)))
         return &kinds[S8];
     const struct kind *kind = product->sums == KILN__PRODUCT_TF32    ? &kinds[TF32]
@@ -151,7 +151,7 @@ struct way {
 /* Bytes along k in a stage. */
 static int line_of(const struct way *way)
 {
-    return way->engine->line / (way->cut->hands_over ? 2 : 1);
+    return way->engine->line / (way->cut->warp_specialised ? 2 : 1);
 }
 
 static int64_t rounds_of(const struct way *way, const struct kiln__product *product)
@@ -178,7 +178,7 @@ static int64_t rounds_of(const struct way *way, const struct kiln__product *prod
  * memory alone. */
 static double cost_of_finish(const struct kiln__product *product, const struct way *way)
 {
-    double load = way->cut->hands_over ? HANDED_LOAD : LOAD;
+    double load = way->cut->warp_specialised ? HANDED_LOAD : LOAD;
     return way->splits > 1 ? 0 : way->engine->finish * (product->finish + load * product->loads);
 }
 
@@ -192,8 +192,8 @@ static double cost_of_splits(const struct kiln__product *product, const struct w
 /* Each core takes one tile after the other. One that is handed over is finished while the next one
  * is multiplied, or the next one waits. As measured: bench/results/2026-11-25-h200-handing-over.md.
  */
-static double cost(const struct kiln__plan *plan, const struct kiln__product *product,
-                   const struct way *way)
+static double matmul_wgmma_cost(const struct kiln__plan *plan, const struct kiln__product *product,
+                                const struct way *way)
 {
     const struct cut *cut = way->cut;
     int64_t cores = plan->options.device->info.compute_units;
@@ -202,7 +202,7 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
     double turns = (double)kiln__div_up(tiles_of(product, cut) * way->splits, cores);
     double finish = cost_of_finish(product, way), multiplied = (lines + ENDS) * cut->pace;
     double tiles = turns * (multiplied + finish);
-    if (cut->hands_over) {
+    if (cut->warp_specialised) {
         double handed = HANDED_ENDS + HANDED * finish;
         multiplied *= way->kind->short_lines;
         tiles = multiplied + (turns - 1) * fmax(multiplied, handed + multiplied / 2) + handed;
@@ -210,17 +210,17 @@ static double cost(const struct kiln__plan *plan, const struct kiln__product *pr
     return (double)cut->columns * tiles + cost_of_splits(product, way);
 }
 
-static bool is_proven(struct kiln__prover *prover, const struct way *way, bool transpose_a,
-                      bool transpose_b)
+static bool is_proven(struct kiln__self_tester *self_tester, const struct way *way,
+                      bool transpose_a, bool transpose_b)
 {
-    const struct kiln__proof proof = {.kernel = kernel_of(way->engine),
-                                      .type = way->kind->stored,
-                                      .transpose_a = transpose_a,
-                                      .transpose_b = transpose_b,
-                                      .parts = (uint8_t)way->kind->parts,
-                                      .tile = (uint16_t)way->cut->columns,
-                                      .form = way->cut->hands_over};
-    return prover && prover->proves(prover, &proof);
+    const struct kiln__self_test self_test = {.kernel = kernel_of(way->engine),
+                                              .type = way->kind->stored,
+                                              .transpose_a = transpose_a,
+                                              .transpose_b = transpose_b,
+                                              .parts = (uint8_t)way->kind->parts,
+                                              .tile = (uint16_t)way->cut->columns,
+                                              .form = way->cut->warp_specialised};
+    return self_tester && self_tester->passes(self_tester, &self_test);
 }
 
 /* The cheapest way with this cut, or the tuned one. Sums of a split are floats, which does not do
@@ -234,8 +234,9 @@ static struct way choose_splits(const struct kiln__plan *plan, const struct kiln
     struct way best = way;
     for (way.splits = 2; way.splits <= most && way.splits * LEAST_LINES <= lines; way.splits++) {
         bool none_empty = kiln__div_up(rounds, kiln__div_up(rounds, way.splits)) == way.splits;
-        bool better =
-            tuned ? way.splits == tuned : cost(plan, product, &way) < cost(plan, product, &best);
+        bool better = tuned ? way.splits == tuned
+                            : matmul_wgmma_cost(plan, product, &way) <
+                                  matmul_wgmma_cost(plan, product, &best);
         if (none_empty && better)
             best = way;
     }
@@ -251,7 +252,8 @@ static struct way choose_way(const struct kiln__plan *plan, const struct engine 
     size_t best = 0;
     for (size_t i = 0; i < kind->cut_count; i++) {
         ways[i] = choose_splits(plan, product, (struct way){engine, kind, &kind->cuts[i], 1});
-        if (cost(plan, product, &ways[i]) <= cost(plan, product, &ways[best]))
+        if (matmul_wgmma_cost(plan, product, &ways[i]) <=
+            matmul_wgmma_cost(plan, product, &ways[best]))
             best = i;
     }
     unsigned tuned = plan->options.device->traits->tile;
@@ -259,7 +261,7 @@ static struct way choose_way(const struct kiln__plan *plan, const struct engine 
         best = tuned - 1;
     for (size_t i = 0; i < kind->cut_count; i++) {
         struct way way = ways[(best + kind->cut_count - i) % kind->cut_count];
-        if (is_proven(plan->options.prover, &way, transposes_a(kind, product),
+        if (is_proven(plan->options.self_tester, &way, transposes_a(kind, product),
                       transposes_b(kind, product)))
             return way;
     }
@@ -282,8 +284,8 @@ static bool is_able(const struct kiln__plan_options *options, const struct engin
     return options->device->info.max_work_group >= (size_t)engine->items && !options->shared;
 }
 
-static bool fits(const struct kiln__plan *plan, const struct engine *engine,
-                 const struct kiln__product *product)
+static bool matmul_wgmma_fits(const struct kiln__plan *plan, const struct engine *engine,
+                              const struct kiln__product *product)
 {
     return is_able(&plan->options, engine) && is_countable(product) && kind_of(engine, product) &&
            choose_way(plan, engine, product).cut;
@@ -297,7 +299,8 @@ static bool adds_integers(const struct kiln__plan_options *options, const struct
         (options->matmul && strcmp(options->matmul, kernel->name) != 0))
         return false;
     for (size_t i = 0; i < kind->cut_count; i++)
-        if (is_proven(options->prover, &(struct way){engine, kind, &kind->cuts[i], 1}, false, true))
+        if (is_proven(options->self_tester, &(struct way){engine, kind, &kind->cuts[i], 1}, false,
+                      true))
             return true;
     return false;
 }
@@ -305,17 +308,18 @@ static bool adds_integers(const struct kiln__plan_options *options, const struct
 bool kiln__plan_adds_integers(const struct kiln__plan_options *options,
                               const struct kiln__graph *graph)
 {
-    return !graph->alike && (adds_integers(options, &wgmma) || adds_integers(options, &mma));
+    return !graph->batch_invariant &&
+           (adds_integers(options, &wgmma) || adds_integers(options, &mma));
 }
 
 /* Smaller ones are done before their operands are packed. */
 #define LEAST_PACKED 128
 
 /* A tile that is mostly empty takes as long as a full one. */
-static bool suits(const struct engine *engine, const struct kiln__product *product)
+static bool matmul_wgmma_suits(const struct engine *engine, const struct kiln__product *product)
 {
     int64_t least = kind_of(engine, product)->bytes == 4 ? LEAST_PACKED : 32;
-    return product->sums == KILN__PRODUCT_WHOLE ||
+    return product->sums == KILN__PRODUCT_EXACT_INTEGER ||
            (product->m >= least && product->n >= least && product->k >= least);
 }
 
@@ -336,10 +340,11 @@ static void add_matrix(struct kiln__launch *launch, const struct kiln__matrix *m
 #define PACKERS 256
 
 /* An operand of `lines` lines along k, which are `row` apart, packed. */
-static struct kiln__matrix pack(struct kiln__plan *plan, uint32_t group,
-                                const struct kiln__product *product, const struct kind *kind,
-                                const struct kiln__matrix *operand, int64_t lines, int64_t row,
-                                int64_t column)
+static struct kiln__matrix matmul_wgmma_pack(struct kiln__plan *plan, uint32_t group,
+                                             const struct kiln__product *product,
+                                             const struct kind *kind,
+                                             const struct kiln__matrix *operand, int64_t lines,
+                                             int64_t row, int64_t column)
 {
     const int64_t chunk = 16 / kind->bytes, lead = kiln__div_up(product->k, chunk) * chunk;
     const int64_t count = operand->batch ? product->batch : 1;
@@ -367,21 +372,22 @@ static struct kiln__matrix pack(struct kiln__plan *plan, uint32_t group,
     kiln__launch_offset(&launch, operand->slot, operand->offset, operand->item);
     KILN__LAUNCH_INDICES(&launch, row, column, operand->batch);
     kiln__plan_product(plan, &extras, &launch);
-    kiln__plan_keep(plan, packed.slot, operand->operand);
+    kiln__plan_prepack(plan, packed.slot, operand->operand);
     return packed;
 }
 
 /* The same with its operands where the kernel can take them. */
-static struct kiln__product prepare(struct kiln__plan *plan, uint32_t group,
-                                    const struct kiln__product *product, const struct kind *kind)
+static struct kiln__product matmul_wgmma_prepare(struct kiln__plan *plan, uint32_t group,
+                                                 const struct kiln__product *product,
+                                                 const struct kind *kind)
 {
     struct kiln__product prepared = *product;
     if (!a_lies_right(kind, product))
-        prepared.a = pack(plan, group, product, kind, &product->a, product->m, product->a.row,
-                          product->a.column);
+        prepared.a = matmul_wgmma_pack(plan, group, product, kind, &product->a, product->m,
+                                       product->a.row, product->a.column);
     if (!b_lies_right(kind, product))
-        prepared.b = pack(plan, group, product, kind, &product->b, product->n, product->b.column,
-                          product->b.row);
+        prepared.b = matmul_wgmma_pack(plan, group, product, kind, &product->b, product->n,
+                                       product->b.column, product->b.row);
     return prepared;
 }
 
@@ -390,7 +396,7 @@ static int local_bytes(struct way way)
 {
     int columns = (int)way.cut->columns;
     int stage = way.kind->parts * (TILE_M + columns) * line_of(&way);
-    return way.cut->stages * stage + 512 + TILE_M * (way.cut->hands_over ? columns : 64) * 4;
+    return way.cut->stages * stage + 512 + TILE_M * (way.cut->warp_specialised ? columns : 64) * 4;
 }
 
 /* The product, or each split's sums. */
@@ -416,11 +422,11 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
     if (engine->lasts)
         snprintf(launch.options + length, sizeof launch.options - length,
                  " -DPARTS=%d -DTILE_N=%d -DSTAGES=%d -DHANDS_OVER=%d -DMARKS=%d -DLOCAL=%d",
-                 kind->parts, (int)cut->columns, cut->stages, cut->hands_over, cut->marks,
+                 kind->parts, (int)cut->columns, cut->stages, cut->warp_specialised, cut->marks,
                  local_bytes(way));
     kiln__product_range(&launch, groups * engine->items, 1, 1);
     launch.local[0] = (size_t)engine->items;
-    launch.proved = true;
+    launch.self_tested = true;
     kiln__launch_memory(&launch, product->a.slot);
     kiln__launch_memory(&launch, product->b.slot);
     if (engine->lasts) {
@@ -438,13 +444,13 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
     kiln__plan_product(plan, &extras, &launch);
 }
 
-static void lower(struct kiln__plan *plan, const struct engine *engine, uint32_t group,
-                  const struct kiln__product *product)
+static void matmul_wgmma_lower(struct kiln__plan *plan, const struct engine *engine, uint32_t group,
+                               const struct kiln__product *product)
 {
     struct way way = choose_way(plan, engine, product);
     if (!way.cut) /* proven a moment ago */
         way.cut = &way.kind->cuts[0];
-    const struct kiln__product prepared = prepare(plan, group, product, way.kind);
+    const struct kiln__product prepared = matmul_wgmma_prepare(plan, group, product, way.kind);
     if (way.splits == 1) {
         add_product(plan, group, &prepared, way, &product->c);
         return;
@@ -463,16 +469,16 @@ static void lower(struct kiln__plan *plan, const struct engine *engine, uint32_t
 #define ROW(name)                                                                                  \
     static bool name##_fits(const struct kiln__plan *plan, const void *work)                       \
     {                                                                                              \
-        return fits(plan, &name, work);                                                            \
+        return matmul_wgmma_fits(plan, &name, work);                                               \
     }                                                                                              \
     static bool name##_suits(const struct kiln__plan *plan, const void *work)                      \
     {                                                                                              \
         (void)plan;                                                                                \
-        return suits(&name, work);                                                                 \
+        return matmul_wgmma_suits(&name, work);                                                    \
     }                                                                                              \
     static void lower_##name(struct kiln__plan *plan, uint32_t group, const void *work)            \
     {                                                                                              \
-        lower(plan, &name, group, work);                                                           \
+        matmul_wgmma_lower(plan, &name, group, work);                                              \
     }                                                                                              \
     const struct kiln__lowering kiln__matmul_##name = {name##_fits, name##_suits, lower_##name}
 ROW(wgmma);

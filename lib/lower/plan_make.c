@@ -62,12 +62,12 @@ static struct kiln__slot place_node(const struct kiln__plan *plan, uint32_t inde
     const struct kiln__node *node = node_at(plan, index);
     struct kiln__slot slot = {.node = index, .bytes = kiln__node_bytes(node)};
     if (node->kind == KILN__IMPORT || (node->kind == KILN__UPLOAD && plan->options.shared)) {
-        slot.place = KILN__PLACE_INPUT;
+        slot.storage = KILN__STORAGE_INPUT;
         slot.binding = (uint32_t)node->binding;
     } else if (node->kind != KILN__UPLOAD) {
         uint32_t request = direct_request(plan, index);
         bool direct = request != KILN__NO_REQUEST;
-        slot.place = direct ? KILN__PLACE_RESULT : KILN__PLACE_ARENA;
+        slot.storage = direct ? KILN__STORAGE_RESULT : KILN__STORAGE_ARENA;
         slot.binding = direct ? request : 0;
         slot.in_place = plan->takes_over[index] != 0;
     }
@@ -81,15 +81,15 @@ static bool place_nodes(struct kiln__plan *plan)
     uint32_t count = (uint32_t)fusion->graph.nodes.count;
     for (uint32_t i = 0; i < count; i++) {
         plan->slot_of[i] = KILN__NO_SLOT;
-        if (!fusion->stored[i] || fusion->heir[i] != KILN__NO_HEIR)
+        if (!fusion->stored[i] || fusion->donated_to[i] != KILN__NO_DONATION)
             continue;
         plan->slot_of[i] = kiln__plan_add_slot(plan, place_node(plan, i));
         if (plan->slot_of[i] == KILN__NO_SLOT)
             return false;
     }
     for (uint32_t i = count; i-- > 0;)
-        if (fusion->heir[i] != KILN__NO_HEIR)
-            plan->slot_of[i] = plan->slot_of[fusion->heir[i]];
+        if (fusion->donated_to[i] != KILN__NO_DONATION)
+            plan->slot_of[i] = plan->slot_of[fusion->donated_to[i]];
     return true;
 }
 
@@ -118,7 +118,7 @@ static void add_deliveries(struct kiln__plan *plan, uint32_t node)
     const struct kiln__slot slot = plan->slots.items[plan->slot_of[node]];
     uint32_t i = slot.bytes ? plan->first_request[node] : KILN__NO_REQUEST;
     for (; i != KILN__NO_REQUEST; i = plan->next_request[i]) {
-        if (slot.place == KILN__PLACE_RESULT && slot.binding == i)
+        if (slot.storage == KILN__STORAGE_RESULT && slot.binding == i)
             continue;
         struct kiln__plan_step step = {.slot = plan->slot_of[node], .binding = i};
         bool reads = graph->requests.items[i].kind == KILN__READ;
@@ -135,7 +135,7 @@ static void lower_group(struct kiln__plan *plan, uint32_t index)
         [KILN__GROUP_ROWS] = kiln__lower_nest,
         [KILN__GROUP_MATMUL] = kiln__lower_matmul,
         [KILN__GROUP_ATTENTION] = kiln__lower_attention,
-        [KILN__GROUP_SLOPES] = kiln__lower_slopes,
+        [KILN__GROUP_ATTENTION_BACKWARD] = kiln__lower_attention_backward,
         [KILN__GROUP_SCATTER] = kiln__lower_scatter,
         [KILN__GROUP_SORT] = kiln__lower_sort,
     };
@@ -143,7 +143,7 @@ static void lower_group(struct kiln__plan *plan, uint32_t index)
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     const struct kiln__device *device = plan->options.device;
     struct kiln__tuned_device tuned;
-    if (plan->parts[index])
+    if (plan->absorbed[index])
         return;
     kiln__plan_tune(plan, index, &tuned);
     if (kiln__plan_is_generic(plan, index))
@@ -202,7 +202,7 @@ static void settle_offsets(struct kiln__plan *plan)
             argument->integer +=
                 (int64_t)(plan->slots.items[argument->slot].offset / argument->item);
             if (argument->integer > INT32_MAX / 2)
-                launch->form.wide = true;
+                launch->variant.wide = true;
         }
     }
 }
@@ -227,9 +227,10 @@ kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan
     plan->slot_of = malloc((plan->fusion.graph.nodes.count + 1) * sizeof(uint32_t));
     bool done = plan->slot_of && copy_generic(plan) && list_requests(plan) &&
                 list_replacements(plan) && kiln__plan_in_place(plan) && place_nodes(plan) &&
-                kiln__plan_find_lasting(plan) && kiln__plan_find_parts(plan) && make_steps(plan) &&
-                kiln__plan_count_bytes(plan) && kiln__plan_settle_kept(plan) &&
-                kiln__plan_assign_memory(plan) && kiln__plan_find_dependencies(plan);
+                kiln__plan_find_frozen(plan) && kiln__plan_find_absorbed(plan) &&
+                make_steps(plan) && kiln__plan_count_bytes(plan) &&
+                kiln__plan_settle_prepacked(plan) && kiln__plan_assign_memory(plan) &&
+                kiln__plan_find_dependencies(plan);
     if (!done) {
         kiln__plan_free(plan);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");

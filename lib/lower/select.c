@@ -27,7 +27,7 @@ static bool is_able(const struct question *question, const struct kiln__kernel_r
     const struct kiln__plan_options *options = &question->plan->options;
     const struct kiln__lowering *lowering = lowering_of(kernel);
     return (kernel->traits & question->needs) == question->needs &&
-           (options->prover || !(kernel->traits & KILN__KERNEL_PROVED)) &&
+           (options->self_tester || !(kernel->traits & KILN__KERNEL_PROVED)) &&
            kiln__kernel_is_for(kernel, options->device) &&
            (!lowering->fits || lowering->fits(question->plan, question->work));
 }

@@ -7,36 +7,40 @@
 
 #include "lower/matmul.h"
 
-struct kiln__operand_place {
+struct kiln__strided_operand {
     uint32_t slot;
     uint8_t item; /* bytes */
     int64_t offset, row, column, run[KILN_MAX_RANK];
 };
 
-struct kiln__places {
+struct kiln__strided_operands {
     uint32_t inputs, results, count;
     int64_t size[KILN_MAX_RANK]; /* of `count` runs, innermost first */
-    struct kiln__operand_place input[KILN__MOST_INPUTS], out[KILN__MOST_WHOLE];
+    struct kiln__strided_operand input[KILN__MOST_INPUTS], out[KILN__MOST_WHOLE];
 };
 
 /* Those of a group that is not made of steps, whose accesses are its nodes' inputs. */
-struct kiln__places kiln__places_of(const struct kiln__plan *plan, const struct kiln__group *group);
+struct kiln__strided_operands kiln__strided_operands_of(const struct kiln__plan *plan,
+                                                        const struct kiln__group *group);
 
 /* Whether input `i` has `rows` rows of neighbours of this type, as it lies in memory, that start at
  * multiples of so many elements. Of a single row no stride is known, and none is used. */
-bool kiln__places_have_rows(const struct kiln__plan *plan, const struct kiln__group *group,
-                            const struct kiln__places *places, unsigned i, size_t rows,
-                            kiln_type type, int64_t elements);
+bool kiln__strided_operands_have_rows(const struct kiln__plan *plan,
+                                      const struct kiln__group *group,
+                                      const struct kiln__strided_operands *operands, unsigned i,
+                                      size_t rows, kiln_type type, int64_t elements);
 
 /* Whether all rows of all results start at even elements. */
-bool kiln__places_have_even_results(const struct kiln__places *places);
+bool kiln__strided_operands_have_even_results(const struct kiln__strided_operands *operands);
 
 /* The arguments of input `i`: its offset, the strides of rows and columns. */
-void kiln__places_add(struct kiln__launch *launch, const struct kiln__places *places, unsigned i);
+void kiln__strided_operands_add(struct kiln__launch *launch,
+                                const struct kiln__strided_operands *operands, unsigned i);
 
 /* Those of each run: its size, the strides of the first `inputs` inputs, that of the first result,
  * and those of the inputs behind them. */
-void kiln__places_add_runs(struct kiln__launch *launch, const struct kiln__places *places,
-                           uint32_t inputs);
+void kiln__strided_operands_add_runs(struct kiln__launch *launch,
+                                     const struct kiln__strided_operands *operands,
+                                     uint32_t inputs);
 
 #endif

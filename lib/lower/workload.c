@@ -19,7 +19,7 @@ static bool is_turned(const struct kiln__group *group, const struct kiln__space 
 {
     for (size_t i = 0; i < group->accesses.count; i++) {
         if (group->accesses.items[i].kind != KILN__ACCESS_MEMORY ||
-            kiln__space_along(space, i, space->rank - 1) != KILN__STRIDED)
+            kiln__space_vector_access(space, i, space->rank - 1) != KILN__STRIDED)
             continue;
         for (uint32_t d = 0; d + 1 < space->rank; d++)
             if (space->stride[i][d] == 1 && space->dims[d] > 1)
@@ -55,7 +55,7 @@ static void add_nest(const struct kiln__group *group, struct kiln__text *text)
                        : kiln__group_scan(group)         ? "scan"
                                                          : "rows";
     add_sizes(name, 2, sizes, text);
-    if (kiln__schedule_is_of_columns(group, &space))
+    if (kiln__axis_mapping_is_of_columns(group, &space))
         kiln__text_add(text, " columns");
     unsigned operands = count_operands(group);
     if (operands > 1 && group->kind == KILN__GROUP_ROWS)
@@ -112,7 +112,7 @@ void kiln__plan_tune(struct kiln__plan *plan, uint32_t group, struct kiln__tuned
     tuned->traits = *tuned->device.traits;
     if (work.data)
         kiln__tuning_apply(plan->options.tuning, &tuned->device, work.data,
-                           plan->fusion.graph.alike, &tuned->traits);
+                           plan->fusion.graph.batch_invariant, &tuned->traits);
     tuned->device.traits = &tuned->traits;
     plan->options.device = &tuned->device;
     kiln__text_free(&work);

@@ -10,7 +10,7 @@
 /* Enough for every vector type and cache line, and for every device's sub-buffers. */
 #define ALIGNMENT 256
 
-static void touch(struct kiln__slot *slot, uint32_t step)
+static void arena_touch(struct kiln__slot *slot, uint32_t step)
 {
     if (slot->first > step)
         slot->first = step;
@@ -24,7 +24,7 @@ static void find_lifetimes(struct kiln__plan *plan)
     for (uint32_t i = 0; i < plan->steps.count; i++) {
         struct kiln__named named = {0};
         while (kiln__plan_next_named(plan, &plan->steps.items[i], &named))
-            touch(&plan->slots.items[named.slot], i);
+            arena_touch(&plan->slots.items[named.slot], i);
     }
 }
 
@@ -58,7 +58,7 @@ static size_t list_slots(const struct kiln__plan *plan, uint32_t *order)
     size_t count = 0;
     for (uint32_t i = 0; i < plan->slots.count; i++) {
         const struct kiln__slot *slot = &plan->slots.items[i];
-        if (slot->place == KILN__PLACE_ARENA && slot->bytes && slot->first <= slot->last)
+        if (slot->storage == KILN__STORAGE_ARENA && slot->bytes && slot->first <= slot->last)
             order[count++] = i;
     }
     sorting = plan->slots.items;
@@ -66,11 +66,11 @@ static size_t list_slots(const struct kiln__plan *plan, uint32_t *order)
     return count;
 }
 
-static bool place_slot(struct kiln__plan *plan, struct kiln__occupied *occupied,
+static bool place_slot(struct kiln__plan *plan, struct kiln__occupancy *occupied,
                        struct kiln__slot *slot)
 {
     size_t bytes = aligned(slot->bytes);
-    if (!kiln__occupied_take(occupied, slot->first, slot->last, bytes, &slot->offset))
+    if (!kiln__occupancy_take(occupied, slot->first, slot->last, bytes, &slot->offset))
         return false;
     if (plan->arena_bytes < slot->offset + bytes)
         plan->arena_bytes = slot->offset + bytes;
@@ -81,7 +81,7 @@ static bool place_slot(struct kiln__plan *plan, struct kiln__occupied *occupied,
 bool kiln__plan_assign_memory(struct kiln__plan *plan)
 {
     uint32_t *order = malloc((plan->slots.count + 1) * sizeof *order);
-    struct kiln__occupied *occupied = kiln__occupied_create((uint32_t)plan->steps.count);
+    struct kiln__occupancy *occupied = kiln__occupancy_create((uint32_t)plan->steps.count);
     bool done = order && occupied;
     if (done)
         find_lifetimes(plan);
@@ -90,7 +90,7 @@ bool kiln__plan_assign_memory(struct kiln__plan *plan)
         done = place_slot(plan, occupied, &plan->slots.items[order[i]]);
     if (plan->arena_bytes == 0 && has_empty_slot(plan))
         plan->arena_bytes = ALIGNMENT;
-    kiln__occupied_free(occupied);
+    kiln__occupancy_free(occupied);
     free(order);
     return done;
 }

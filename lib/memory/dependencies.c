@@ -45,7 +45,7 @@ struct walk {
 
 /* ---- noting ---- */
 
-static void note(struct walk *walk, uint32_t step)
+static void dependencies_note(struct walk *walk, uint32_t step)
 {
     if (step == NONE || step == walk->step || walk->noted_for[step] == walk->step + 1)
         return;
@@ -60,14 +60,14 @@ static void note(struct walk *walk, uint32_t step)
 static void note_all(struct walk *walk, const struct use *use)
 {
     if (use->readers == NONE)
-        note(walk, use->writer);
+        dependencies_note(walk, use->writer);
     for (uint32_t i = use->readers; i != NONE; i = walk->readers.items[i].before)
-        note(walk, walk->readers.items[i].step);
+        dependencies_note(walk, walk->readers.items[i].step);
 }
 
 static void read_slot(struct walk *walk, struct use *use)
 {
-    note(walk, use->writer);
+    dependencies_note(walk, use->writer);
     struct reader *reader = kiln__vector_push(&walk->readers);
     walk->failed = walk->failed || !reader;
     if (!reader)
@@ -85,7 +85,7 @@ static void write_slot(struct walk *walk, struct use *use)
 
 /* ---- the arena ---- */
 
-static void keep(struct walk *walk, size_t from, size_t to, uint32_t slot)
+static void dependencies_keep(struct walk *walk, size_t from, size_t to, uint32_t slot)
 {
     struct range *place = from < to ? kiln__vector_push(&walk->left) : NULL;
     walk->failed = walk->failed || (from < to && !place);
@@ -116,7 +116,7 @@ static size_t first_behind(const struct walk *walk, size_t at)
 }
 
 /* Put `walk->left` in the place of `count` ranges from `first` on. */
-static void exchange(struct walk *walk, size_t first, size_t count)
+static void dependencies_exchange(struct walk *walk, size_t first, size_t count)
 {
     size_t behind = walk->arena.count - first - count;
     for (size_t i = count; i < walk->left.count && !walk->failed; i++) {
@@ -134,34 +134,34 @@ static void exchange(struct walk *walk, size_t first, size_t count)
 }
 
 /* The slot is used for the first time: what had its memory before is over. */
-static void enter(struct walk *walk, uint32_t index)
+static void dependencies_enter(struct walk *walk, uint32_t index)
 {
     const struct kiln__slot *slot = &walk->plan->slots.items[index];
     const size_t from = slot->offset, to = from + slot->bytes;
     size_t first = first_behind(walk, from), last = first;
     walk->left.count = 0;
     if (first < walk->arena.count && walk->arena.items[first].from < from)
-        keep(walk, walk->arena.items[first].from, from, walk->arena.items[first].slot);
-    keep(walk, from, to, index);
+        dependencies_keep(walk, walk->arena.items[first].from, from, walk->arena.items[first].slot);
+    dependencies_keep(walk, from, to, index);
     for (; last < walk->arena.count && walk->arena.items[last].from < to; last++) {
         const struct range *range = &walk->arena.items[last];
         pass_on(walk, range->slot);
         if (range->to > to)
-            keep(walk, to, range->to, range->slot);
+            dependencies_keep(walk, to, range->to, range->slot);
     }
-    exchange(walk, first, last - first);
+    dependencies_exchange(walk, first, last - first);
 }
 
 /* ---- steps ---- */
 
-static void touch(struct walk *walk, uint32_t index, bool written)
+static void dependencies_touch(struct walk *walk, uint32_t index, bool written)
 {
     const struct kiln__slot *slot = &walk->plan->slots.items[index];
     struct use *use = &walk->uses[walk->memory[index]];
     if (slot->bytes == 0)
         return;
-    if (slot->place == KILN__PLACE_ARENA && slot->first == walk->step && use->writer == NONE)
-        enter(walk, index);
+    if (slot->storage == KILN__STORAGE_ARENA && slot->first == walk->step && use->writer == NONE)
+        dependencies_enter(walk, index);
     if (written)
         write_slot(walk, use);
     else
@@ -180,7 +180,7 @@ static void walk_step(struct walk *walk, struct kiln__plan_step *step)
     struct kiln__named named = {0};
     step->first_dependency = (uint32_t)plan->dependencies.count;
     while (kiln__plan_next_named(plan, step, &named))
-        touch(walk, named.slot, named.written);
+        dependencies_touch(walk, named.slot, named.written);
     step->dependencies = (uint32_t)plan->dependencies.count - step->first_dependency;
     if (step->dependencies > 1)
         qsort(plan->dependencies.items + step->first_dependency, step->dependencies,
@@ -193,7 +193,7 @@ static void share_memory(struct walk *walk)
     const struct kiln__plan *plan = walk->plan;
     for (uint32_t s = 0; s < plan->slots.count; s++) {
         const struct kiln__slot *slot = &plan->slots.items[s];
-        bool input = slot->place == KILN__PLACE_INPUT;
+        bool input = slot->storage == KILN__STORAGE_INPUT;
         const struct kiln__node *node = input ? &plan->fusion.graph.nodes.items[slot->node] : NULL;
         uint32_t request = input ? kiln__plan_replacement(plan, node) : 0;
         uint32_t result = request ? plan->fusion.graph.requests.items[request - 1].node : 0;

@@ -68,7 +68,8 @@ static bool reads_in_step(const struct kiln__group *group, uint32_t node)
 }
 
 /* Whether it may, where all others who read the old content run before. */
-static bool suits(const struct kiln__plan *plan, const struct kiln__request *request, uint32_t old)
+static bool in_place_suits(const struct kiln__plan *plan, const struct kiln__request *request,
+                           uint32_t old)
 {
     const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
     uint32_t index = plan->fusion.group_of[request->node];
@@ -82,7 +83,7 @@ static bool suits(const struct kiln__plan *plan, const struct kiln__request *req
             plan->first_request[old] == KILN__NO_REQUEST && reads_in_step(group, old));
 }
 
-static void choose(struct scheduler *scheduler)
+static void in_place_choose(struct scheduler *scheduler)
 {
     struct kiln__plan *plan = scheduler->plan;
     const struct kiln__graph *graph = &plan->fusion.graph;
@@ -94,7 +95,7 @@ static void choose(struct scheduler *scheduler)
             scheduler->old[request - 1] = i;
     }
     for (uint32_t i = 0; i < graph->requests.count; i++)
-        if (suits(plan, &graph->requests.items[i], scheduler->old[i]))
+        if (in_place_suits(plan, &graph->requests.items[i], scheduler->old[i]))
             plan->takes_over[graph->requests.items[i].node] = i + 1;
 }
 
@@ -121,8 +122,8 @@ static void add_reader(struct scheduler *scheduler, uint32_t group, uint32_t nod
     uint32_t result = request ? fusion->graph.requests.items[request - 1].node : 0;
     if (request && plan->takes_over[result] == request)
         add_edge(scheduler, group, fusion->group_of[result], request);
-    if (fusion->heir[node] != KILN__NO_HEIR)
-        add_edge(scheduler, group, fusion->group_of[fusion->heir[node]], 0);
+    if (fusion->donated_to[node] != KILN__NO_DONATION)
+        add_edge(scheduler, group, fusion->group_of[fusion->donated_to[node]], 0);
     add_edge(scheduler, fusion->group_of[node], group, 0);
 }
 
@@ -136,8 +137,8 @@ static void add_edges(struct scheduler *scheduler)
             add_reader(scheduler, g, group->accesses.items[i].node);
     }
     for (uint32_t i = 0; i < fusion->graph.nodes.count; i++)
-        if (fusion->heir[i] != KILN__NO_HEIR)
-            add_edge(scheduler, fusion->group_of[i], fusion->group_of[fusion->heir[i]], 0);
+        if (fusion->donated_to[i] != KILN__NO_DONATION)
+            add_edge(scheduler, fusion->group_of[i], fusion->group_of[fusion->donated_to[i]], 0);
 }
 
 /* ---- the order ---- */
@@ -182,7 +183,7 @@ static size_t give_way(struct scheduler *scheduler, size_t depth, uint32_t befor
     return depth;
 }
 
-static size_t enter(struct scheduler *scheduler, size_t depth, uint32_t group)
+static size_t in_place_enter(struct scheduler *scheduler, size_t depth, uint32_t group)
 {
     scheduler->state[group] = WAITS;
     scheduler->stack[depth] = group;
@@ -194,7 +195,7 @@ static void make_order(struct scheduler *scheduler)
 {
     size_t count = 0, depth = 0;
     for (uint32_t g = 0; g < scheduler->plan->fusion.groups.count; g++) {
-        depth = scheduler->state[g] == UNSEEN ? enter(scheduler, 0, g) : 0;
+        depth = scheduler->state[g] == UNSEEN ? in_place_enter(scheduler, 0, g) : 0;
         while (depth) {
             uint32_t group = scheduler->stack[depth - 1];
             const struct edge *edge = find_edge(scheduler, group);
@@ -205,7 +206,7 @@ static void make_order(struct scheduler *scheduler)
             } else if (scheduler->state[edge->before] == WAITS) {
                 depth = give_way(scheduler, depth, edge->before);
             } else {
-                depth = enter(scheduler, depth, edge->before);
+                depth = in_place_enter(scheduler, depth, edge->before);
             }
         }
     }
@@ -224,7 +225,7 @@ bool kiln__plan_in_place(struct kiln__plan *plan)
     bool done = plan->takes_over && plan->order && scheduler.edge && scheduler.state &&
                 scheduler.stack && scheduler.old;
     if (done) {
-        choose(&scheduler);
+        in_place_choose(&scheduler);
         add_edges(&scheduler);
     }
     done = done && !scheduler.failed;

@@ -19,16 +19,16 @@ struct ranges {
     KILN__VECTOR(struct range) list;
 };
 
-struct kiln__occupied {
+struct kiln__occupancy {
     uint32_t leaves;    /* a power of two; node 1 is the root, 2 i and 2 i + 1 the halves of i */
     struct ranges *all; /* per node: taken during all of its steps, and noted here for that */
     struct ranges *any; /* per node: taken during one of its steps, unless a node above has it */
     KILN__VECTOR(const struct ranges *) asked; /* scratch of one search */
 };
 
-struct kiln__occupied *kiln__occupied_create(uint32_t steps)
+struct kiln__occupancy *kiln__occupancy_create(uint32_t steps)
 {
-    struct kiln__occupied *occupied = calloc(1, sizeof *occupied);
+    struct kiln__occupancy *occupied = calloc(1, sizeof *occupied);
     if (!occupied)
         return NULL;
     occupied->leaves = 1;
@@ -38,7 +38,7 @@ struct kiln__occupied *kiln__occupied_create(uint32_t steps)
     occupied->any = calloc(2 * (size_t)occupied->leaves, sizeof *occupied->any);
     if (occupied->all && occupied->any)
         return occupied;
-    kiln__occupied_free(occupied);
+    kiln__occupancy_free(occupied);
     return NULL;
 }
 
@@ -49,7 +49,7 @@ static void free_lists(struct ranges *lists, size_t count)
     free(lists);
 }
 
-void kiln__occupied_free(struct kiln__occupied *occupied)
+void kiln__occupancy_free(struct kiln__occupancy *occupied)
 {
     if (!occupied)
         return;
@@ -122,7 +122,7 @@ static unsigned halves(const struct visit *visit, struct visit half[2])
 }
 
 /* Collect the lists of all that is taken during the steps. */
-static bool collect(struct kiln__occupied *occupied, const struct visit *visit)
+static bool occupancy_collect(struct kiln__occupancy *occupied, const struct visit *visit)
 {
     struct visit half[2];
     bool within = is_within(visit), done = true;
@@ -134,18 +134,19 @@ static bool collect(struct kiln__occupied *occupied, const struct visit *visit)
         *place = ranges;
     }
     for (unsigned i = within ? 0 : halves(visit, half); i-- > 0 && done;)
-        done = collect(occupied, &half[i]);
+        done = occupancy_collect(occupied, &half[i]);
     return done;
 }
 
-static bool note(struct kiln__occupied *occupied, const struct visit *visit, struct range taken)
+static bool occupancy_note(struct kiln__occupancy *occupied, const struct visit *visit,
+                           struct range taken)
 {
     struct visit half[2];
     bool done = add_range(&occupied->any[visit->node], taken);
     if (is_within(visit))
         return done && add_range(&occupied->all[visit->node], taken);
     for (unsigned i = halves(visit, half); i-- > 0 && done;)
-        done = note(occupied, &half[i], taken);
+        done = occupancy_note(occupied, &half[i], taken);
     return done;
 }
 
@@ -158,7 +159,7 @@ static size_t pass(const struct ranges *ranges, struct range wanted)
 }
 
 /* Whatever is in the way of an offset is in the way of all others up to its end. */
-static size_t lowest_offset(const struct kiln__occupied *occupied, size_t bytes)
+static size_t lowest_offset(const struct kiln__occupancy *occupied, size_t bytes)
 {
     size_t offset = 0, clear = 0;
     for (size_t i = 0; clear < occupied->asked.count; i = (i + 1) % occupied->asked.count) {
@@ -169,13 +170,13 @@ static size_t lowest_offset(const struct kiln__occupied *occupied, size_t bytes)
     return offset;
 }
 
-bool kiln__occupied_take(struct kiln__occupied *occupied, uint32_t first, uint32_t last,
-                         size_t bytes, size_t *offset)
+bool kiln__occupancy_take(struct kiln__occupancy *occupied, uint32_t first, uint32_t last,
+                          size_t bytes, size_t *offset)
 {
     struct visit root = {1, 0, occupied->leaves, first, last};
     occupied->asked.count = 0;
-    if (!collect(occupied, &root))
+    if (!occupancy_collect(occupied, &root))
         return false;
     *offset = lowest_offset(occupied, bytes);
-    return note(occupied, &root, (struct range){*offset, *offset + bytes});
+    return occupancy_note(occupied, &root, (struct range){*offset, *offset + bytes});
 }

@@ -65,7 +65,7 @@ static void find_places(struct choosing *choosing)
 
 static bool is_in_arena(const struct kiln__slot *slot)
 {
-    return slot->place == KILN__PLACE_ARENA && slot->bytes && slot->first <= slot->last;
+    return slot->storage == KILN__STORAGE_ARENA && slot->bytes && slot->first <= slot->last;
 }
 
 static void find_peak(struct choosing *choosing)
@@ -111,9 +111,10 @@ static void find_late(struct choosing *choosing)
     uint32_t *first = choosing->seen; /* not needed yet; groups are no more than nodes */
     for (uint32_t i = 0; i < fusion->graph.nodes.count; i++) {
         uint32_t group = fusion->group_of[i], slot = choosing->plan->slot_of[i];
-        choosing->choices[i].held = fusion->stored[i] && slot != KILN__NO_SLOT &&
-                                    (choosing->plan->slots.items[slot].place == KILN__PLACE_INPUT ||
-                                     choosing->lives[slot].first != NEVER);
+        choosing->choices[i].held =
+            fusion->stored[i] && slot != KILN__NO_SLOT &&
+            (choosing->plan->slots.items[slot].storage == KILN__STORAGE_INPUT ||
+             choosing->lives[slot].first != NEVER);
         if (group == KILN__NO_GROUP || choosing->running[group] <= choosing->peak)
             continue;
         first[group] = first[group] ? first[group] : i + 1;
@@ -151,7 +152,7 @@ static bool is_alive(const struct choosing *choosing, uint32_t index, uint32_t p
     const struct kiln__plan *plan = choosing->plan;
     const struct kiln__slot *slot = &plan->slots.items[plan->slot_of[index]];
     const struct life *life = life_of(choosing, index);
-    if (slot->place != KILN__PLACE_ARENA)
+    if (slot->storage != KILN__STORAGE_ARENA)
         return true;
     return choosing->choices[index].chosen ? life->next <= place
                                            : life->first <= place && place <= life->last;
@@ -169,7 +170,7 @@ static bool price(struct choosing *choosing, uint32_t index, uint32_t place, dou
     for (unsigned k = 0; k < node->n_inputs && possible; k++) {
         uint32_t input = node->input[k];
         bool held = choosing->choices[input].held;
-        if (held && choosing->plan->fusion.heir[input] != KILN__NO_HEIR)
+        if (held && choosing->plan->fusion.donated_to[input] != KILN__NO_DONATION)
             return false;
         if (!held && !node_at(choosing, input)->n_inputs)
             continue;
@@ -188,7 +189,7 @@ static bool is_candidate(const struct choosing *choosing, uint32_t index)
     return choosing->choices[index].held && !choosing->choices[index].chosen &&
            is_in_arena(&plan->slots.items[plan->slot_of[index]]) &&
            plan->slots.items[plan->slot_of[index]].node == index &&
-           plan->fusion.heir[index] == KILN__NO_HEIR &&
+           plan->fusion.donated_to[index] == KILN__NO_DONATION &&
            plan->first_request[index] == KILN__NO_REQUEST && life->first < choosing->peak &&
            life->next != NEVER && !life->at_peak && may_repeat(node_at(choosing, index));
 }
@@ -216,7 +217,7 @@ static uint32_t find_best(struct choosing *choosing)
 }
 
 /* It, and what it is made from that is not there any more either. */
-static void choose(struct choosing *choosing, uint32_t index, uint32_t place)
+static void rematerialise_choose(struct choosing *choosing, uint32_t index, uint32_t place)
 {
     const struct kiln__node *node = node_at(choosing, index);
     if (choosing->seen[index] == choosing->pricing)
@@ -228,7 +229,7 @@ static void choose(struct choosing *choosing, uint32_t index, uint32_t place)
         bool held = choosing->choices[input].held;
         if (held ? !choosing->choices[input].chosen && !is_alive(choosing, input, place)
                  : node_at(choosing, input)->n_inputs)
-            choose(choosing, input, place);
+            rematerialise_choose(choosing, input, place);
     }
 }
 
@@ -237,7 +238,7 @@ static double all_work(const struct choosing *choosing, bool copies)
     const struct kiln__graph *graph = &choosing->plan->fusion.graph;
     double work = 0;
     for (uint32_t i = 0; i < graph->nodes.count; i++)
-        if ((graph->again.count && graph->again.items[i].of) == copies)
+        if ((graph->rematerialised.count && graph->rematerialised.items[i].of) == copies)
             work += work_of(choosing, i);
     return work;
 }
@@ -255,13 +256,13 @@ static bool choose_all(struct choosing *choosing, uint64_t bytes)
             return false;
         choosing->alive -= kiln__node_bytes(node_at(choosing, best));
         choosing->pricing++;
-        choose(choosing, best, life_of(choosing, best)->next);
+        rematerialise_choose(choosing, best, life_of(choosing, best)->next);
     }
     return true;
 }
 
-bool kiln__plan_choose_again(const struct kiln__plan *plan, uint64_t bytes,
-                             struct kiln__choice **choices)
+bool kiln__plan_choose_rematerialised(const struct kiln__plan *plan, uint64_t bytes,
+                                      struct kiln__choice **choices)
 {
     size_t nodes = plan->fusion.graph.nodes.count + 1, groups = plan->fusion.groups.count + 1;
     struct choosing choosing = {.plan = plan};

@@ -12,9 +12,9 @@ struct copying {
     const struct kiln__graph *from;
     const struct kiln__choice *choices;
     struct kiln__graph *to;
-    uint32_t *map;   /* per node of `from`: itself in `to` */
-    uint32_t *again; /* what does the same in `to`, for those who are late */
-    bool *changes;   /* what is computed where it is used: of something chosen */
+    uint32_t *map;            /* per node of `from`: itself in `to` */
+    uint32_t *rematerialised; /* what does the same in `to`, for those who are late */
+    bool *changes;            /* what is computed where it is used: of something chosen */
     uint32_t
         *first; /* per node: the first late one of a kernel that it begins; chained by `next` */
     uint32_t *next;
@@ -25,10 +25,11 @@ struct copying {
 
 /* ---- one node ---- */
 
-static uint32_t add(struct copying *copying, const struct kiln__node *node, struct kiln__again mark)
+static uint32_t rematerialise_add(struct copying *copying, const struct kiln__node *node,
+                                  struct kiln__rematerialised mark)
 {
     uint32_t index = 0;
-    struct kiln__again *place = kiln__vector_push(&copying->to->again);
+    struct kiln__rematerialised *place = kiln__vector_push(&copying->to->rematerialised);
     if (!place || !kiln__graph_add(copying->to, node, &index)) {
         copying->failed = true;
         return 0;
@@ -37,12 +38,13 @@ static uint32_t add(struct copying *copying, const struct kiln__node *node, stru
     return index;
 }
 
-static struct kiln__again mark_of(const struct copying *copying, uint32_t index)
+static struct kiln__rematerialised mark_of(const struct copying *copying, uint32_t index)
 {
-    return copying->from->again.count ? copying->from->again.items[index] : (struct kiln__again){0};
+    return copying->from->rematerialised.count ? copying->from->rematerialised.items[index]
+                                               : (struct kiln__rematerialised){0};
 }
 
-static uint32_t keep(struct copying *copying, uint32_t index);
+static uint32_t rematerialise_keep(struct copying *copying, uint32_t index);
 
 /* Who is late uses another one than `index` itself. */
 static bool is_another(const struct copying *copying, uint32_t index)
@@ -52,26 +54,29 @@ static bool is_another(const struct copying *copying, uint32_t index)
 
 /* What does the work of `index` once more. What is computed on the way to it is no value of its
  * own: each has one. */
-static uint32_t repeat(struct copying *copying, uint32_t index)
+static uint32_t rematerialise_repeat(struct copying *copying, uint32_t index)
 {
     const struct kiln__choice *choice = &copying->choices[index];
     struct kiln__node node = copying->from->nodes.items[index];
-    if (copying->again[index] != NONE)
-        return copying->again[index];
+    if (copying->rematerialised[index] != NONE)
+        return copying->rematerialised[index];
     for (unsigned k = 0; k < node.n_inputs && !copying->failed; k++) {
         uint32_t input = node.input[k];
         bool held = copying->choices[input].held || !copying->from->nodes.items[input].n_inputs;
-        node.input[k] =
-            held && !copying->choices[input].chosen ? keep(copying, input) : repeat(copying, input);
+        node.input[k] = held && !copying->choices[input].chosen
+                            ? rematerialise_keep(copying, input)
+                            : rematerialise_repeat(copying, input);
     }
-    struct kiln__again mark = {copying->since, choice->held, 1 + index}; /* of `from`, so far */
-    return copying->again[index] = copying->failed ? 0 : add(copying, &node, mark);
+    struct kiln__rematerialised mark = {copying->since, choice->held,
+                                        1 + index}; /* of `from`, so far */
+    return copying->rematerialised[index] =
+               copying->failed ? 0 : rematerialise_add(copying, &node, mark);
 }
 
-static uint32_t keep(struct copying *copying, uint32_t index)
+static uint32_t rematerialise_keep(struct copying *copying, uint32_t index)
 {
     struct kiln__node node = copying->from->nodes.items[index];
-    struct kiln__again mark = mark_of(copying, index);
+    struct kiln__rematerialised mark = mark_of(copying, index);
     bool late = copying->choices[index].before, changed = false;
     if (copying->map[index] != NONE)
         return copying->map[index];
@@ -81,14 +86,15 @@ static uint32_t keep(struct copying *copying, uint32_t index)
     for (unsigned k = 0; k < node.n_inputs && !copying->failed; k++) {
         bool other = late && is_another(copying, node.input[k]);
         changed = changed || other;
-        node.input[k] = other ? repeat(copying, node.input[k]) : keep(copying, node.input[k]);
+        node.input[k] = other ? rematerialise_repeat(copying, node.input[k])
+                              : rematerialise_keep(copying, node.input[k]);
     }
     if (changed) { /* it joins what it did, and nothing before that */
         uint32_t start = copying->start[copying->choices[index].before - 1];
         mark.since = start != NONE ? start : copying->since;
     }
     mark.held = mark.held || copying->choices[index].chosen;
-    return copying->map[index] = copying->failed ? 0 : add(copying, &node, mark);
+    return copying->map[index] = copying->failed ? 0 : rematerialise_add(copying, &node, mark);
 }
 
 /* ---- all of them ---- */
@@ -101,7 +107,7 @@ static void repeat_before(struct copying *copying, uint32_t index)
         const struct kiln__node *node = &copying->from->nodes.items[i];
         for (unsigned k = 0; k < node->n_inputs && !copying->failed; k++)
             if (is_another(copying, node->input[k]))
-                repeat(copying, node->input[k]);
+                rematerialise_repeat(copying, node->input[k]);
     }
 }
 
@@ -133,7 +139,7 @@ static void copy_nodes(struct copying *copying)
     for (uint32_t i = 0; i < from->nodes.count && !copying->failed; i++) {
         repeat_before(copying, i);
         if (!copying->failed)
-            keep(copying, i);
+            rematerialise_keep(copying, i);
     }
     for (size_t i = 0; i < from->requests.count && !copying->failed; i++) {
         struct kiln__request *request = kiln__vector_push(&copying->to->requests);
@@ -148,7 +154,7 @@ static void copy_nodes(struct copying *copying)
 /* ---- what nobody uses any more ---- */
 
 /* Where each node that is needed goes, and else the next one that is. */
-static void number(const bool *needed, size_t count, uint32_t *now)
+static void rematerialise_number(const bool *needed, size_t count, uint32_t *now)
 {
     uint32_t next = 0;
     for (size_t i = 0; i < count; i++) {
@@ -163,7 +169,7 @@ static uint32_t stands_for(const struct copying *copying, const bool *needed, co
 {
     uint32_t own = copying->map[index];
     if (!needed[own])
-        own = copying->again[index];
+        own = copying->rematerialised[index];
     return own != NONE && needed[own] ? now[own] : KILN__DROPPED;
 }
 
@@ -187,12 +193,12 @@ static void drop_unused(struct copying *copying)
     uint32_t *now = malloc((count + 1) * sizeof *now);
     copying->failed = !needed || !now;
     if (!copying->failed) {
-        number(needed, count, now);
+        rematerialise_number(needed, count, now);
         follow_recorded(copying, needed, now);
     }
     for (size_t i = 0; i < count && !copying->failed; i++) {
         struct kiln__node node = to->nodes.items[i];
-        struct kiln__again mark = to->again.items[i];
+        struct kiln__rematerialised mark = to->rematerialised.items[i];
         if (!needed[i])
             continue;
         for (unsigned k = 0; k < node.n_inputs; k++)
@@ -202,34 +208,35 @@ static void drop_unused(struct copying *copying)
             mark.of = 1 + stands_for(copying, needed, now, mark.of - 1);
         mark.of = mark.of == left + 1 ? 0 : mark.of;
         to->nodes.items[left] = node;
-        to->again.items[left++] = mark;
+        to->rematerialised.items[left++] = mark;
     }
     for (size_t i = 0; i < to->requests.count && !copying->failed; i++)
         to->requests.items[i].node = now[to->requests.items[i].node];
     if (!copying->failed)
-        to->nodes.count = to->again.count = left;
+        to->nodes.count = to->rematerialised.count = left;
     free(needed);
     free(now);
 }
 
-bool kiln__again_make(const struct kiln__graph *from, const struct kiln__choice *choices,
-                      struct kiln__graph *to)
+bool kiln__rematerialise(const struct kiln__graph *from, const struct kiln__choice *choices,
+                         struct kiln__graph *to)
 {
     size_t count = from->nodes.count + 1;
     struct copying copying = {.from = from, .choices = choices, .to = to};
-    *to = (struct kiln__graph){
-        .alike = from->alike, .narrow = from->narrow, .integers = from->integers};
+    *to = (struct kiln__graph){.batch_invariant = from->batch_invariant,
+                               .narrow = from->narrow,
+                               .integers = from->integers};
     copying.map = malloc(count * sizeof *copying.map);
-    copying.again = malloc(count * sizeof *copying.again);
+    copying.rematerialised = malloc(count * sizeof *copying.rematerialised);
     copying.first = malloc(count * sizeof *copying.first);
     copying.next = malloc(count * sizeof *copying.next);
     copying.start = malloc(count * sizeof *copying.start);
     copying.changes = calloc(count, sizeof *copying.changes);
-    copying.failed = !copying.map || !copying.again || !copying.first || !copying.next ||
+    copying.failed = !copying.map || !copying.rematerialised || !copying.first || !copying.next ||
                      !copying.start || !copying.changes;
     for (size_t i = 0; i < count && !copying.failed; i++)
-        copying.map[i] = copying.again[i] = copying.first[i] = copying.next[i] = copying.start[i] =
-            NONE;
+        copying.map[i] = copying.rematerialised[i] = copying.first[i] = copying.next[i] =
+            copying.start[i] = NONE;
     if (!copying.failed) {
         list_late(&copying);
         find_changes(&copying);
@@ -238,7 +245,7 @@ bool kiln__again_make(const struct kiln__graph *from, const struct kiln__choice 
     if (!copying.failed)
         drop_unused(&copying);
     free(copying.map);
-    free(copying.again);
+    free(copying.rematerialised);
     free(copying.first);
     free(copying.next);
     free(copying.start);

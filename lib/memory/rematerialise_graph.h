@@ -17,7 +17,7 @@ struct kiln__choice {
 };
 
 /* The graph in which that is so. False without memory; `to` is to be freed then, too. */
-bool kiln__again_make(const struct kiln__graph *from, const struct kiln__choice *choices,
-                      struct kiln__graph *to);
+bool kiln__rematerialise(const struct kiln__graph *from, const struct kiln__choice *choices,
+                         struct kiln__graph *to);
 
 #endif

@@ -81,7 +81,7 @@ static bool add_node(const struct hastening *hastening, uint32_t index, uint32_t
     const struct kiln__graph *from = &hastening->plan->fusion.graph;
     uint32_t was = hastening->places[index].node, at;
     struct kiln__node node = from->nodes.items[was];
-    struct kiln__again *mark = kiln__vector_push(&to->again);
+    struct kiln__rematerialised *mark = kiln__vector_push(&to->rematerialised);
     for (unsigned k = 0; k < node.n_inputs; k++)
         node.input[k] = hastening->now[node.input[k]];
     if (!mark || !kiln__graph_add(to, &node, &at))
@@ -92,14 +92,15 @@ static bool add_node(const struct hastening *hastening, uint32_t index, uint32_t
     return true;
 }
 
-bool kiln__plan_hasten(const struct kiln__plan *plan, struct kiln__graph *to)
+bool kiln__plan_schedule_early(const struct kiln__plan *plan, struct kiln__graph *to)
 {
     const struct kiln__graph *from = &plan->fusion.graph;
     size_t count = from->nodes.count;
     struct hastening hastening = {.plan = plan};
     uint32_t since = 0;
-    *to = (struct kiln__graph){
-        .alike = from->alike, .narrow = from->narrow, .integers = from->integers};
+    *to = (struct kiln__graph){.batch_invariant = from->batch_invariant,
+                               .narrow = from->narrow,
+                               .integers = from->integers};
     hastening.hasty = calloc(count + 1, sizeof *hastening.hasty);
     hastening.places = malloc((count + 1) * sizeof *hastening.places);
     hastening.now = malloc((count + 1) * sizeof *hastening.now);

@@ -32,7 +32,7 @@ static bool check_number(const struct call *call, const char *what, double value
     return false;
 }
 
-static bool begin(struct call *call, kiln_tensor x, int axis)
+static bool channels_begin(struct call *call, kiln_tensor x, int axis)
 {
     const struct kiln__node *node = kiln__batch_floating(call->batch, x, call->name, "x");
     if (!node)
@@ -64,13 +64,13 @@ static bool read_channels(const struct call *call, const char *name, bool needed
     return !call->batch->error.status;
 }
 
-static kiln_tensor number(const struct call *call, double value)
+static kiln_tensor channels_number(const struct call *call, double value)
 {
     return call->batch->error.status ? none : kiln_constant(call->batch, KILN_F32, value);
 }
 
-static kiln_tensor scaled(const struct call *call, kiln_tensor y, kiln_tensor scale,
-                          kiln_tensor shift)
+static kiln_tensor channels_scaled(const struct call *call, kiln_tensor y, kiln_tensor scale,
+                                   kiln_tensor shift)
 {
     y = scale.id ? kiln_mul(call->batch, y, scale) : y;
     return shift.id ? kiln_add(call->batch, y, shift) : y;
@@ -83,15 +83,15 @@ kiln_tensor kiln_batch_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
 {
     KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
-    if (!begin(&call, x, axis) || !check_number(&call, "epsilon", epsilon) ||
+    if (!channels_begin(&call, x, axis) || !check_number(&call, "epsilon", epsilon) ||
         !read_channels(&call, "scale", false, &scale) ||
         !read_channels(&call, "shift", false, &shift) ||
         !read_channels(&call, "mean", true, &mean) ||
         !read_channels(&call, "variance", true, &variance))
         return none;
-    kiln_tensor by = kiln_rsqrt(batch, kiln_add(batch, variance, number(&call, epsilon)));
+    kiln_tensor by = kiln_rsqrt(batch, kiln_add(batch, variance, channels_number(&call, epsilon)));
     by = scale.id ? kiln_mul(batch, by, scale) : by;
-    return scaled(&call, kiln_mul(batch, kiln_sub(batch, x, mean), by), none, shift);
+    return channels_scaled(&call, kiln_mul(batch, kiln_sub(batch, x, mean), by), none, shift);
 }
 
 kiln_tensor kiln_batch_norm_train(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
@@ -106,7 +106,7 @@ kiln_tensor kiln_batch_norm_train(kiln_batch *batch, kiln_tensor x, kiln_tensor 
         *mean = none;
     if (variance)
         *variance = none;
-    if (!begin(&call, x, axis) || !check_number(&call, "epsilon", epsilon) ||
+    if (!channels_begin(&call, x, axis) || !check_number(&call, "epsilon", epsilon) ||
         !read_channels(&call, "scale", false, &scale) ||
         !read_channels(&call, "shift", false, &shift))
         return none;
@@ -121,8 +121,8 @@ kiln_tensor kiln_batch_norm_train(kiln_batch *batch, kiln_tensor x, kiln_tensor 
         *mean = kiln__record_mean(batch, __func__, x, n, axes);
     if (variance)
         *variance = kiln_variance(batch, x, n, axes, 0, 0);
-    kiln_tensor y =
-        scaled(&call, kiln_layer_norm(batch, x, none, none, n, axes, epsilon), scale, shift);
+    kiln_tensor y = channels_scaled(&call, kiln_layer_norm(batch, x, none, none, n, axes, epsilon),
+                                    scale, shift);
     return call.shape.rank == 1 ? kiln_reshape(batch, y, 1, call.shape.dims) : y;
 }
 
@@ -146,7 +146,7 @@ static kiln_tensor normalize_groups(struct call *call, kiln_tensor x, kiln_tenso
     kiln_tensor y = kiln_reshape(call->batch, x, cut.rank, cut.dims);
     y = kiln_layer_norm(call->batch, y, none, none, n, axes, epsilon);
     y = kiln_reshape(call->batch, y, call->shape.rank, call->shape.dims);
-    return scaled(call, y, scale, shift);
+    return channels_scaled(call, y, scale, shift);
 }
 
 kiln_tensor kiln_group_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale, kiln_tensor shift,
@@ -154,7 +154,7 @@ kiln_tensor kiln_group_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
 {
     KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
-    if (!begin(&call, x, axis) || !check_number(&call, "epsilon", epsilon) ||
+    if (!channels_begin(&call, x, axis) || !check_number(&call, "epsilon", epsilon) ||
         !read_channels(&call, "scale", false, &scale) ||
         !read_channels(&call, "shift", false, &shift))
         return none;
@@ -182,7 +182,7 @@ kiln_tensor kiln_instance_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor sca
     struct call call = {.batch = batch, .name = __func__};
     int axes[KILN_MAX_RANK];
     size_t n = 0;
-    if (!begin(&call, x, axis) || !check_number(&call, "epsilon", epsilon) ||
+    if (!channels_begin(&call, x, axis) || !check_number(&call, "epsilon", epsilon) ||
         !read_channels(&call, "scale", false, &scale) ||
         !read_channels(&call, "shift", false, &shift))
         return none;
@@ -196,7 +196,8 @@ kiln_tensor kiln_instance_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor sca
                    __func__, call.axis, kiln__shape_text(&call.shape).text);
         return none;
     }
-    return scaled(&call, kiln_layer_norm(batch, x, none, none, n, axes, epsilon), scale, shift);
+    return channels_scaled(&call, kiln_layer_norm(batch, x, none, none, n, axes, epsilon), scale,
+                           shift);
 }
 
 /* ---- local response ---- */
@@ -207,7 +208,7 @@ kiln_tensor kiln_local_response_norm(kiln_batch *batch, kiln_tensor x, int axis,
     KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
     size_t low[KILN_MAX_RANK] = {0}, high[KILN_MAX_RANK] = {0};
-    if (!begin(&call, x, axis) || !check_number(&call, "alpha", alpha) ||
+    if (!channels_begin(&call, x, axis) || !check_number(&call, "alpha", alpha) ||
         !check_number(&call, "beta", beta) || !check_number(&call, "bias", bias))
         return none;
     if (size == 0 || size > INT32_MAX || call.shape.rank == KILN_MAX_RANK) {
@@ -226,15 +227,15 @@ kiln_tensor kiln_local_response_norm(kiln_batch *batch, kiln_tensor x, int axis,
     const int window = (int)call.axis + 1;
     kiln_tensor around =
         kiln_scale(batch, kiln_sum(batch, squares, 1, &window, 0), alpha / (double)size);
-    around = kiln_add(batch, around, number(&call, bias));
-    return kiln_mul(batch, x, kiln_pow(batch, around, number(&call, -beta)));
+    around = kiln_add(batch, around, channels_number(&call, bias));
+    return kiln_mul(batch, x, kiln_pow(batch, around, channels_number(&call, -beta)));
 }
 
 /* ---- rotary embeddings ---- */
 
 /* Every step-th element of the last dimension from `first` on, `count` of them. */
-static kiln_tensor part(const struct call *call, kiln_tensor x, size_t first, size_t count,
-                        size_t step)
+static kiln_tensor channels_part(const struct call *call, kiln_tensor x, size_t first, size_t count,
+                                 size_t step)
 {
     int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK], steps[KILN_MAX_RANK];
     const uint32_t last = call->shape.rank - 1;
@@ -274,11 +275,11 @@ kiln_tensor kiln_rotary(kiln_batch *batch, kiln_tensor x, kiln_tensor cosine, ki
     KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
     size_t pairs;
-    if (!begin(&call, x, -1) || !check_angles(&call, cosine, sine, &pairs))
+    if (!channels_begin(&call, x, -1) || !check_angles(&call, cosine, sine, &pairs))
         return none;
     const size_t width = call.shape.dims[call.shape.rank - 1], step = interleaved ? 2 : 1;
-    kiln_tensor first = part(&call, x, 0, pairs, step);
-    kiln_tensor second = part(&call, x, interleaved ? 1 : pairs, pairs, step);
+    kiln_tensor first = channels_part(&call, x, 0, pairs, step);
+    kiln_tensor second = channels_part(&call, x, interleaved ? 1 : pairs, pairs, step);
     kiln_tensor turned[] = {
         kiln_sub(batch, kiln_mul(batch, first, cosine), kiln_mul(batch, second, sine)),
         kiln_add(batch, kiln_mul(batch, second, cosine), kiln_mul(batch, first, sine)),
@@ -291,13 +292,14 @@ kiln_tensor kiln_rotary(kiln_batch *batch, kiln_tensor x, kiln_tensor cosine, ki
         for (uint32_t d = 0; d < whole.rank; d++)
             steps[d] = d + 1 == whole.rank ? 2 : 1;
         kiln_tensor room = kiln_fill(batch, KILN_F32, whole.rank, whole.dims, 0);
-        turned[0] = kiln_place(batch, room, turned[0], start, steps);
+        turned[0] = kiln_insert_slice(batch, room, turned[0], start, steps);
         start[whole.rank - 1] = 1;
-        turned[0] = kiln_place(batch, turned[0], turned[1], start, steps);
+        turned[0] = kiln_insert_slice(batch, turned[0], turned[1], start, steps);
         turned[1] = none;
     }
     size_t n = interleaved ? 1 : 2;
     if (width > 2 * pairs)
-        turned[n++] = part(&call, kiln_cast(batch, x, KILN_F32), 2 * pairs, width - 2 * pairs, 1);
+        turned[n++] =
+            channels_part(&call, kiln_cast(batch, x, KILN_F32), 2 * pairs, width - 2 * pairs, 1);
     return n == 1 ? turned[0] : kiln_concat(batch, n, turned, -1);
 }

@@ -21,13 +21,14 @@ struct dims {
     size_t rank, at[KILN_MAX_RANK + 1];
 };
 
-static void append(struct dims *dims, size_t n, const size_t *more)
+static void convolution_append(struct dims *dims, size_t n, const size_t *more)
 {
     memcpy(dims->at + dims->rank, more, n * sizeof *more);
     dims->rank += n;
 }
 #define APPEND(dims, ...)                                                                          \
-    append(dims, sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), (size_t[]){__VA_ARGS__})
+    convolution_append(dims, sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t),                     \
+                       (size_t[]){__VA_ARGS__})
 
 static kiln_tensor reshape(const struct kiln__sliding *call, kiln_tensor x, const struct dims *dims)
 {
@@ -71,10 +72,10 @@ static kiln_tensor convolve_channels(const struct kiln__sliding *call, kiln_tens
     size_t channels = channels_in(call), each = out / channels;
     int axes[KILN__SPATIAL];
     struct dims of_windows = {0}, of_w = {0}, of_y = {0};
-    append(&of_windows, shape.rank, shape.dims);
-    append(&of_w, call->n, call->window);
+    convolution_append(&of_windows, shape.rank, shape.dims);
+    convolution_append(&of_w, call->n, call->window);
     APPEND(&of_w, channels);
-    append(&of_y, 1 + call->n, shape.dims);
+    convolution_append(&of_y, 1 + call->n, shape.dims);
     APPEND(&of_y, out);
     if (each > 1) {
         APPEND(&of_windows, 1);
@@ -97,7 +98,7 @@ static kiln_tensor convolve_whole(const struct kiln__sliding *call, kiln_tensor 
     const struct kiln__shape shape = kiln__sliding_shape(call, windows);
     size_t depth = taps_of(call) * channels_in(call);
     struct dims rows = {0};
-    append(&rows, 1 + call->n, shape.dims);
+    convolution_append(&rows, 1 + call->n, shape.dims);
     APPEND(&rows, depth);
     windows = reshape(call, windows, &rows);
     w = reshape(call, w, &(struct dims){2, {depth, out}});
@@ -134,11 +135,11 @@ static kiln_tensor convolve_groups(const struct kiln__sliding *call, kiln_tensor
     struct dims split = {0}, weights = {0}, y_dims = {0}, whole = {0};
     for (uint32_t d = 0; d <= n; d++)
         rows *= shape.dims[d];
-    append(&split, 1 + 2 * n, shape.dims);
+    convolution_append(&split, 1 + 2 * n, shape.dims);
     APPEND(&split, groups, in);
     windows = move_first(call, reshape(call, windows, &split), split.rank, 1 + 2 * n);
     windows = reshape(call, windows, &(struct dims){3, {groups, rows, depth}});
-    append(&weights, n, call->window);
+    convolution_append(&weights, n, call->window);
     APPEND(&weights, in, groups, each);
     w = move_first(call, reshape(call, w, &weights), weights.rank, n + 1);
     w = reshape(call, w, &(struct dims){3, {groups, depth, each}});
@@ -146,10 +147,10 @@ static kiln_tensor convolve_groups(const struct kiln__sliding *call, kiln_tensor
         return none;
     kiln_tensor y = kiln_matmul(call->batch, windows, w);
     APPEND(&y_dims, groups);
-    append(&y_dims, 1 + n, shape.dims);
+    convolution_append(&y_dims, 1 + n, shape.dims);
     APPEND(&y_dims, each);
     y = move_from_first(call, reshape(call, y, &y_dims), y_dims.rank, 1 + n);
-    append(&whole, 1 + n, shape.dims);
+    convolution_append(&whole, 1 + n, shape.dims);
     APPEND(&whole, out);
     return reshape(call, y, &whole);
 }

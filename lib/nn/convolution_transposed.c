@@ -27,7 +27,8 @@ struct transposed {
 
 /* ---- sizes ---- */
 
-static void refuse(const struct transposed *t, kiln_status status, uint32_t i, const char *why)
+static void transposed_refuse(const struct transposed *t, kiln_status status, uint32_t i,
+                              const char *why)
 {
     const struct kiln__sliding *call = t->call;
     kiln__fail(&call->batch->error, status,
@@ -47,14 +48,14 @@ static bool find_extent(struct transposed *t, uint32_t i, size_t more)
                    (double)more;
     double out = whole - (double)call->before[i] - (double)call->after[i];
     if (in == 0 || window == 0)
-        refuse(t, KILN_INVALID_ARGUMENT, i, "there are no windows");
+        transposed_refuse(t, KILN_INVALID_ARGUMENT, i, "there are no windows");
     else if (more >= stride && more >= dilation)
-        refuse(t, KILN_INVALID_ARGUMENT, i,
-               "the output padding must be below the stride or the dilation");
+        transposed_refuse(t, KILN_INVALID_ARGUMENT, i,
+                          "the output padding must be below the stride or the dilation");
     else if (whole > MOST || (double)stride > MOST || (double)dilation > MOST)
-        refuse(t, KILN_TOO_LARGE, i, "the result has too many elements");
+        transposed_refuse(t, KILN_TOO_LARGE, i, "the result has too many elements");
     else if (out < 1)
-        refuse(t, KILN_INVALID_ARGUMENT, i, "nothing is left of the result");
+        transposed_refuse(t, KILN_INVALID_ARGUMENT, i, "nothing is left of the result");
     if (call->batch->error.status)
         return false;
     t->out[i] = (size_t)out;
@@ -104,11 +105,11 @@ static kiln_tensor stretch(const struct transposed *t, kiln_tensor x)
         return x;
     kiln_type type = call->batch->graph.nodes.items[kiln__tensor_index(x)].type;
     kiln_tensor zeros = kiln_fill(call->batch, type, shape.rank, shape.dims, 0);
-    return call->batch->error.status ? none : kiln_place(call->batch, zeros, x, start, step);
+    return call->batch->error.status ? none : kiln_insert_slice(call->batch, zeros, x, start, step);
 }
 
 /* x without what no window of the result has, and as wide as they are. */
-static kiln_tensor fit(const struct transposed *t, kiln_tensor x)
+static kiln_tensor transposed_fit(const struct transposed *t, kiln_tensor x)
 {
     struct kiln__sliding *call = t->call;
     const struct kiln__shape shape = kiln__sliding_shape(call, x);
@@ -149,7 +150,8 @@ static void add_to_order(struct dims *dims, uint32_t d)
     dims->order[dims->ordered++] = d;
 }
 
-static kiln_tensor reorder(const struct kiln__sliding *call, kiln_tensor x, const struct dims *dims)
+static kiln_tensor transposed_reorder(const struct kiln__sliding *call, kiln_tensor x,
+                                      const struct dims *dims)
 {
     x = call->batch->error.status ? none : kiln_reshape(call->batch, x, dims->rank, dims->at);
     return call->batch->error.status ? none : kiln_transpose(call->batch, x, dims->order);
@@ -211,7 +213,7 @@ static kiln_tensor phase_weights(const struct transposed *t, kiln_tensor w, size
         w = kiln_reshape(call->batch, w, dims.rank, dims.at);
     if (!call->batch->error.status)
         w = reverse_reaches(t, w);
-    w = reorder(call, w, &dims);
+    w = transposed_reorder(call, w, &dims);
     return call->batch->error.status ? none : kiln_reshape(call->batch, w, whole.rank, whole.dims);
 }
 
@@ -243,7 +245,7 @@ static kiln_tensor sort_phases(const struct transposed *t, kiln_tensor y, size_t
         add_to_order(&dims, of_group);
     add_to_order(&dims, add_dim(&dims, each));
     whole.dims[n + 1] = each * call->groups;
-    y = reorder(call, y, &dims);
+    y = transposed_reorder(call, y, &dims);
     if (call->batch->error.status)
         return none;
     y = kiln_reshape(call->batch, y, whole.rank, whole.dims);
@@ -269,7 +271,7 @@ static kiln_tensor transpose_groups(const struct transposed *given, kiln_tensor 
     size_t each = kiln__sliding_shape(&call, w).dims[n];
     x = stretch(&t, x);
     if (!call.batch->error.status)
-        x = fit(&t, x);
+        x = transposed_fit(&t, x);
     w = call.batch->error.status ? none : phase_weights(&t, w, each);
     for (uint32_t i = 0; i < n; i++) {
         call.window[i] = t.reach[i];

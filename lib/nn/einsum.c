@@ -37,7 +37,7 @@ struct call {
     bool known[128];
 };
 
-static bool fail(struct call *call, const char *what)
+static bool einsum_fail(struct call *call, const char *what)
 {
     if (!call->batch->error.status)
         kiln__fail(&call->batch->error, KILN_INVALID_ARGUMENT, "kiln_einsum: \"%s\" %s",
@@ -66,9 +66,10 @@ static bool read_term(struct call *call, const char **text, struct term *term)
             term->dots = term->count;
             at += 2;
         } else if (!is_letter(*at)) {
-            return fail(call, "has something else than letters, commas, one ... a term and ->");
+            return einsum_fail(call,
+                               "has something else than letters, commas, one ... a term and ->");
         } else if (term->count == KILN_MAX_RANK) {
-            return fail(call, "has a term of more than 8 letters");
+            return einsum_fail(call, "has a term of more than 8 letters");
         } else {
             term->names[term->count++] = *at;
         }
@@ -81,7 +82,7 @@ static bool read_term(struct call *call, const char **text, struct term *term)
 static bool expand(struct call *call, struct term *term, size_t dots)
 {
     if (term->count + dots > KILN_MAX_RANK)
-        return fail(call, "makes a term of more than 8 dimensions");
+        return einsum_fail(call, "makes a term of more than 8 dimensions");
     memmove(term->names + term->dots + dots, term->names + term->dots, term->count - term->dots);
     for (size_t i = 0; i < dots; i++)
         term->names[term->dots + i] = (char)(dots - i);
@@ -101,7 +102,7 @@ static bool note_extents(struct call *call, const struct named *x)
         const unsigned char name = (unsigned char)x->term.names[d];
         if (call->known[name] && call->extent[name] != x->dims[d] && call->extent[name] != 1 &&
             x->dims[d] != 1)
-            return fail(call, "gives one letter to dimensions of different size");
+            return einsum_fail(call, "gives one letter to dimensions of different size");
         if (!call->known[name] || call->extent[name] == 1)
             call->extent[name] = x->dims[d];
         call->known[name] = true;
@@ -117,7 +118,7 @@ static bool read_operand(struct call *call, const char **text, kiln_tensor tenso
         return false;
     const uint32_t rank = node->shape.rank;
     if (rank < x->term.count || (!x->term.ellipsis && rank != x->term.count))
-        return fail(call, "has a term that is not of its operand's rank");
+        return einsum_fail(call, "has a term that is not of its operand's rank");
     const size_t own = rank - x->term.count;
     x->tensor = tensor;
     memcpy(x->dims, node->shape.dims, rank * sizeof *x->dims);
@@ -140,7 +141,7 @@ static bool imply(struct call *call, const struct named *operands, size_t n, siz
             for (unsigned d = 0; d < operands[i].term.count; d++)
                 places += operands[i].term.names[d] == name;
         if (places == 1 && result->count == KILN_MAX_RANK)
-            return fail(call, "makes a result of more than 8 dimensions");
+            return einsum_fail(call, "makes a result of more than 8 dimensions");
         if (places == 1)
             result->names[result->count++] = (char)name;
     }
@@ -153,14 +154,15 @@ static bool read_result(struct call *call, const char *text, const struct named 
     if (!*text)
         return imply(call, operands, n, dots, result);
     text += 2;
-    if (!read_term(call, &text, result) || (*text && fail(call, "goes on behind its result")) ||
-        *text || (result->ellipsis && !expand(call, result, dots)))
+    if (!read_term(call, &text, result) ||
+        (*text && einsum_fail(call, "goes on behind its result")) || *text ||
+        (result->ellipsis && !expand(call, result, dots)))
         return false;
     for (unsigned d = 0; d < result->count; d++) {
         if (!call->known[(unsigned char)result->names[d]])
-            return fail(call, "has a letter in its result that no operand has");
+            return einsum_fail(call, "has a letter in its result that no operand has");
         if (memchr(result->names, result->names[d], d))
-            return fail(call, "has a letter twice in its result");
+            return einsum_fail(call, "has a letter twice in its result");
     }
     return true;
 }
@@ -198,7 +200,7 @@ static bool take_diagonals(struct call *call, struct named *x)
         struct named y = {.term.count = x->term.count - 1};
         unsigned k = 0;
         if (x->dims[e] != n)
-            return fail(call, "takes a diagonal of dimensions of different size");
+            return einsum_fail(call, "takes a diagonal of dimensions of different size");
         for (unsigned i = 0; i < x->term.count; i++)
             if (i != d && i != e) {
                 y.term.names[k] = x->term.names[i];
@@ -242,8 +244,8 @@ static void add_up(struct call *call, struct named *x, const bool *keep)
 /* ---- two operands ---- */
 
 /* Names of x in their order for which `in` is in y as asked and `kept` too. */
-static unsigned choose(const struct named *x, const struct named *y, bool in, const bool *keep,
-                       bool kept, char *names)
+static unsigned einsum_choose(const struct named *x, const struct named *y, bool in,
+                              const bool *keep, bool kept, char *names)
 {
     unsigned count = 0;
     for (unsigned d = 0; d < x->term.count; d++)
@@ -253,7 +255,7 @@ static unsigned choose(const struct named *x, const struct named *y, bool in, co
 }
 
 /* Where both have a name and one of them 1 element, that one is repeated. */
-static void repeat(struct call *call, struct named *x, const struct named *y)
+static void einsum_repeat(struct call *call, struct named *x, const struct named *y)
 {
     bool grows = false;
     for (unsigned d = 0; d < x->term.count; d++) {
@@ -284,7 +286,7 @@ static bool multiply_elements(struct call *call, struct named *x, struct named *
         if (has(&x->term, y->term.names[d]))
             continue;
         if (made->term.count == KILN_MAX_RANK)
-            return fail(call, "makes a product of more than 8 dimensions on its way");
+            return einsum_fail(call, "makes a product of more than 8 dimensions on its way");
         made->dims[made->term.count] = y->dims[d];
         made->term.names[made->term.count++] = y->term.names[d];
     }
@@ -312,12 +314,12 @@ static bool multiply_matrices(struct call *call, struct named *x, struct named *
 {
     char both[KILN_MAX_RANK], left[KILN_MAX_RANK], right[KILN_MAX_RANK], sums[KILN_MAX_RANK];
     char order[2 * KILN_MAX_RANK];
-    const unsigned b = choose(x, y, true, keep, true, both);
-    const unsigned l = choose(x, y, false, keep, true, left);
-    const unsigned r = choose(y, x, false, keep, true, right);
-    const unsigned s = choose(x, y, true, keep, false, sums);
+    const unsigned b = einsum_choose(x, y, true, keep, true, both);
+    const unsigned l = einsum_choose(x, y, false, keep, true, left);
+    const unsigned r = einsum_choose(y, x, false, keep, true, right);
+    const unsigned s = einsum_choose(x, y, true, keep, false, sums);
     if (b + l + r > KILN_MAX_RANK)
-        return fail(call, "makes a product of more than 8 dimensions on its way");
+        return einsum_fail(call, "makes a product of more than 8 dimensions on its way");
     memcpy(order, both, b);
     memcpy(order + b, left, l);
     memcpy(order + b + l, sums, s);
@@ -340,12 +342,12 @@ static bool multiply_matrices(struct call *call, struct named *x, struct named *
     return true;
 }
 
-static bool multiply(struct call *call, struct named *x, struct named *y, const bool *keep,
-                     struct named *made)
+static bool einsum_multiply(struct call *call, struct named *x, struct named *y, const bool *keep,
+                            struct named *made)
 {
     bool sums = false;
-    repeat(call, x, y);
-    repeat(call, y, x);
+    einsum_repeat(call, x, y);
+    einsum_repeat(call, y, x);
     for (unsigned d = 0; d < x->term.count; d++)
         sums = sums || !keep[(unsigned char)x->term.names[d]];
     if (sums && call->floating)
@@ -370,8 +372,8 @@ static void note_kept(const struct named *operands, size_t from, size_t n,
             keep[(unsigned char)operands[i].term.names[d]] = true;
 }
 
-static kiln_tensor combine(struct call *call, struct named *operands, size_t n,
-                           const struct term *result)
+static kiln_tensor einsum_combine(struct call *call, struct named *operands, size_t n,
+                                  const struct term *result)
 {
     struct named made;
     bool keep[128];
@@ -389,7 +391,7 @@ static kiln_tensor combine(struct call *call, struct named *operands, size_t n,
         for (unsigned d = 0; d < left.term.count; d++)
             own[(unsigned char)left.term.names[d]] = true;
         add_up(call, &operands[i], own); /* what it alone has */
-        if (!multiply(call, &left, &operands[i], keep, &made))
+        if (!einsum_multiply(call, &left, &operands[i], keep, &made))
             return none;
     }
     if (call->batch->error.status)
@@ -422,13 +424,13 @@ kiln_tensor kiln_einsum(kiln_batch *batch, const char *equation, size_t n,
         if (!read_operand(&call, &at, operands[i], &terms[i], &dots))
             return none;
         if ((*at == ',') != (i + 1 < n)) {
-            fail(&call, "has not as many terms as there are operands");
+            einsum_fail(&call, "has not as many terms as there are operands");
             return none;
         }
         at += *at == ',';
     }
     if (!read_result(&call, at, terms, n, dots, &result))
         return none;
-    kiln_tensor y = combine(&call, terms, n, &result);
+    kiln_tensor y = einsum_combine(&call, terms, n, &result);
     return batch->error.status ? none : y;
 }

@@ -24,26 +24,26 @@ struct call {
     size_t count;             /* elements that belong together */
 };
 
-static kiln_tensor apply(const struct call *call, enum kiln__elementwise op, kiln_tensor a,
-                         kiln_tensor b)
+static kiln_tensor normalization_apply(const struct call *call, enum kiln__elementwise op,
+                                       kiln_tensor a, kiln_tensor b)
 {
     return kiln__record_elementwise(call->batch, op, call->name, (kiln_tensor[]){a, b});
 }
 
-#define APPLY(row, a) apply(call, KILN__OP_##row, a, none)
-#define APPLY_2(row, a, b) apply(call, KILN__OP_##row, a, b)
+#define APPLY(row, a) normalization_apply(call, KILN__OP_##row, a, none)
+#define APPLY_2(row, a, b) normalization_apply(call, KILN__OP_##row, a, b)
 
 /* The reduced dimensions stay as 1. */
 #define REDUCE(row, x)                                                                             \
     kiln__record_reduction(call->batch, KILN__REDUCE_##row, call->name, x, call->n_axes,           \
                            call->axes, 1)
 
-static kiln_tensor number(const struct call *call, double value)
+static kiln_tensor normalization_number(const struct call *call, double value)
 {
     return call->batch->error.status ? none : kiln_constant(call->batch, KILN_F32, value);
 }
 
-static bool begin(struct call *call, kiln_tensor x)
+static bool normalization_begin(struct call *call, kiln_tensor x)
 {
     const struct kiln__node *node = kiln__batch_floating(call->batch, x, call->name, "x");
     uint64_t mask;
@@ -88,7 +88,7 @@ static bool check_operand(const struct call *call, const char *name, kiln_tensor
 }
 
 /* Drop the dimensions of 1 that reductions left, unless they are to be kept. */
-static kiln_tensor finish(const struct call *call, kiln_tensor result, int keep_dims)
+static kiln_tensor normalization_finish(const struct call *call, kiln_tensor result, int keep_dims)
 {
     struct kiln__shape dropped = {0};
     uint64_t mask;
@@ -104,7 +104,7 @@ static kiln_tensor finish(const struct call *call, kiln_tensor result, int keep_
 /* ---- softmax and its logarithm ---- */
 
 /* The largest element only shifts; the result, and so its gradient, does not depend on it. */
-static kiln_tensor largest(const struct call *call, kiln_tensor x)
+static kiln_tensor normalization_largest(const struct call *call, kiln_tensor x)
 {
     return kiln_detach(call->batch, REDUCE(max, x));
 }
@@ -113,23 +113,23 @@ kiln_tensor kiln_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, const 
 {
     KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
-    if (!begin(call, x))
+    if (!normalization_begin(call, x))
         return none;
     if (call->count == 0)
         return kiln_cast(batch, x, KILN_F32); /* no elements: nothing to compute, no largest one */
-    kiln_tensor powers = APPLY(exp, APPLY_2(sub, x, largest(call, x)));
-    return APPLY_2(mul, powers, APPLY_2(div, number(call, 1), REDUCE(sum, powers)));
+    kiln_tensor powers = APPLY(exp, APPLY_2(sub, x, normalization_largest(call, x)));
+    return APPLY_2(mul, powers, APPLY_2(div, normalization_number(call, 1), REDUCE(sum, powers)));
 }
 
 kiln_tensor kiln_log_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes)
 {
     KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
-    if (!begin(call, x))
+    if (!normalization_begin(call, x))
         return none;
     if (call->count == 0)
         return kiln_cast(batch, x, KILN_F32);
-    kiln_tensor shifted = APPLY_2(sub, x, largest(call, x));
+    kiln_tensor shifted = APPLY_2(sub, x, normalization_largest(call, x));
     return APPLY_2(sub, shifted, APPLY(log, REDUCE(sum, APPLY(exp, shifted))));
 }
 
@@ -141,17 +141,19 @@ kiln_tensor kiln_logsumexp(kiln_batch *batch, kiln_tensor x, size_t n_axes, cons
 {
     KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
-    if (!begin(call, x))
+    if (!normalization_begin(call, x))
         return none;
     if (call->count == 0)
-        return finish(call, APPLY(log, REDUCE(sum, x)), keep_dims);
-    kiln_tensor top = APPLY_2(minimum, largest(call, x), number(call, FLT_MAX));
-    top = APPLY_2(maximum, top, number(call, -FLT_MAX));
+        return normalization_finish(call, APPLY(log, REDUCE(sum, x)), keep_dims);
+    kiln_tensor top =
+        APPLY_2(minimum, normalization_largest(call, x), normalization_number(call, FLT_MAX));
+    top = APPLY_2(maximum, top, normalization_number(call, -FLT_MAX));
     kiln_tensor total = REDUCE(sum, APPLY(exp, APPLY_2(sub, x, top)));
-    kiln_tensor is_zero = APPLY_2(equal, total, number(call, 0));
-    kiln_tensor logarithm = APPLY(log, kiln_where(batch, is_zero, number(call, 1), total));
-    logarithm = kiln_where(batch, is_zero, number(call, -INFINITY), logarithm);
-    return finish(call, APPLY_2(add, logarithm, top), keep_dims);
+    kiln_tensor is_zero = APPLY_2(equal, total, normalization_number(call, 0));
+    kiln_tensor logarithm =
+        APPLY(log, kiln_where(batch, is_zero, normalization_number(call, 1), total));
+    logarithm = kiln_where(batch, is_zero, normalization_number(call, -INFINITY), logarithm);
+    return normalization_finish(call, APPLY_2(add, logarithm, top), keep_dims);
 }
 
 /* ---- statistics ---- */
@@ -189,10 +191,10 @@ kiln_tensor kiln__record_mean(kiln_batch *batch, const char *name, kiln_tensor x
 {
     struct call it = {batch, name, n_axes, axes, .count = 0}, *call = &it;
     kiln_tensor mean;
-    if (!begin(call, x))
+    if (!normalization_begin(call, x))
         return none;
     centre(call, x, &mean);
-    return finish(call, mean, 0);
+    return normalization_finish(call, mean, 0);
 }
 
 kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
@@ -200,14 +202,14 @@ kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_axes, const
 {
     KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
-    if (!begin(call, x) || !check_number(call, "the correction", correction))
+    if (!normalization_begin(call, x) || !check_number(call, "the correction", correction))
         return none;
     double freedom = fmax((double)call->count - correction, 0);
     kiln_tensor squares = APPLY(square, centre(call, x, NULL));
-    kiln_tensor variance = correction == 0
-                               ? REDUCE(mean, squares)
-                               : APPLY_2(div, REDUCE(sum, squares), number(call, freedom));
-    return finish(call, variance, keep_dims);
+    kiln_tensor variance =
+        correction == 0 ? REDUCE(mean, squares)
+                        : APPLY_2(div, REDUCE(sum, squares), normalization_number(call, freedom));
+    return normalization_finish(call, variance, keep_dims);
 }
 
 /* At 0 the root has no derivative: it is taken of 1 there, so that the gradient is 0 and not NaN.
@@ -221,9 +223,11 @@ kiln_tensor kiln__record_square_scale(kiln_batch *batch, const char *name, kiln_
                                       kiln_tensor *back)
 {
     struct call it = {batch, name, .count = 0}, *call = &it;
-    kiln_tensor up = number(call, SQUARED_SCALE), down = number(call, 1 / SQUARED_SCALE);
-    kiln_tensor large = APPLY_2(greater, top, number(call, SQUARED_MOST));
-    kiln_tensor small = APPLY_2(less, top, number(call, SQUARED_LEAST)), one = number(call, 1);
+    kiln_tensor up = normalization_number(call, SQUARED_SCALE),
+                down = normalization_number(call, 1 / SQUARED_SCALE);
+    kiln_tensor large = APPLY_2(greater, top, normalization_number(call, SQUARED_MOST));
+    kiln_tensor small = APPLY_2(less, top, normalization_number(call, SQUARED_LEAST)),
+                one = normalization_number(call, 1);
     *back = kiln_where(batch, large, up, kiln_where(batch, small, down, one));
     return kiln_where(batch, large, down, kiln_where(batch, small, up, one));
 }
@@ -234,18 +238,19 @@ kiln_tensor kiln_norm(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int
     KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     kiln_tensor back = none;
-    if (!begin(call, x))
+    if (!normalization_begin(call, x))
         return none;
     if (call->count > 0) {
-        kiln_tensor scale =
-            kiln__record_square_scale(batch, __func__, largest(call, APPLY(abs, x)), &back);
+        kiln_tensor scale = kiln__record_square_scale(
+            batch, __func__, normalization_largest(call, APPLY(abs, x)), &back);
         x = APPLY_2(mul, x, scale);
     }
     kiln_tensor total = REDUCE(sum, APPLY(square, x));
-    kiln_tensor is_zero = APPLY_2(equal, total, number(call, 0));
-    kiln_tensor root = APPLY(sqrt, kiln_where(batch, is_zero, number(call, 1), total));
-    root = kiln_where(batch, is_zero, number(call, 0), root);
-    return finish(call, back.id ? APPLY_2(mul, root, back) : root, keep_dims);
+    kiln_tensor is_zero = APPLY_2(equal, total, normalization_number(call, 0));
+    kiln_tensor root =
+        APPLY(sqrt, kiln_where(batch, is_zero, normalization_number(call, 1), total));
+    root = kiln_where(batch, is_zero, normalization_number(call, 0), root);
+    return normalization_finish(call, back.id ? APPLY_2(mul, root, back) : root, keep_dims);
 }
 
 /* ---- normalisation ---- */
@@ -254,7 +259,7 @@ kiln_tensor kiln_norm(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int
 static kiln_tensor normalize(const struct call *call, kiln_tensor x, double epsilon)
 {
     kiln_tensor square = REDUCE(mean, APPLY(square, x));
-    return APPLY_2(mul, x, APPLY(rsqrt, APPLY_2(add, square, number(call, epsilon))));
+    return APPLY_2(mul, x, APPLY(rsqrt, APPLY_2(add, square, normalization_number(call, epsilon))));
 }
 
 kiln_tensor kiln_layer_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale, kiln_tensor shift,
@@ -262,7 +267,7 @@ kiln_tensor kiln_layer_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
 {
     KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
-    if (!begin(call, x) || !check_operand(call, "scale", scale) ||
+    if (!normalization_begin(call, x) || !check_operand(call, "scale", scale) ||
         !check_operand(call, "shift", shift) || !check_number(call, "epsilon", epsilon))
         return none;
     kiln_tensor y = normalize(call, centre(call, x, NULL), epsilon);
@@ -275,7 +280,7 @@ kiln_tensor kiln_rms_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale, s
 {
     KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
-    if (!begin(call, x) || !check_operand(call, "scale", scale) ||
+    if (!normalization_begin(call, x) || !check_operand(call, "scale", scale) ||
         !check_number(call, "epsilon", epsilon))
         return none;
     kiln_tensor y = normalize(call, x, epsilon);

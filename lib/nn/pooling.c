@@ -74,7 +74,7 @@ static double lowest_of(const struct kiln__sliding *call, kiln_tensor x)
     return kiln__node_is_floating(node) ? -INFINITY : kiln__type_row(node->type)->lowest;
 }
 
-static kiln_tensor integer(const struct kiln__sliding *call, double value)
+static kiln_tensor pooling_integer(const struct kiln__sliding *call, double value)
 {
     return kiln__batch_number(call->batch, KILN_I32, value, call->name);
 }
@@ -90,21 +90,21 @@ static kiln_tensor window_numbers(const struct kiln__sliding *call, uint32_t i)
 
 /* Where the chosen of each window is: its number among the elements of one channel. `chosen` is its
  * number within the window. A window of padding alone names what is nearest. */
-static kiln_tensor positions(const struct kiln__sliding *call, kiln_tensor chosen)
+static kiln_tensor pooling_positions(const struct kiln__sliding *call, kiln_tensor chosen)
 {
     kiln_tensor place = none;
     size_t stride = 1;
     for (uint32_t i = call->n; i-- > 0 && !call->batch->error.status;) {
         double size = (double)call->window[i], last = (double)call->image.dims[1 + i] - 1;
-        kiln_tensor above = ROW(div, chosen, integer(call, size));
-        kiln_tensor within = ROW(sub, chosen, ROW(mul, above, integer(call, size)));
+        kiln_tensor above = ROW(div, chosen, pooling_integer(call, size));
+        kiln_tensor within = ROW(sub, chosen, ROW(mul, above, pooling_integer(call, size)));
         kiln_tensor begin =
-            ROW(mul, window_numbers(call, i), integer(call, (double)call->stride[i]));
-        kiln_tensor at = ROW(mul, within, integer(call, (double)call->dilation[i]));
-        at = ROW(sub, ROW(add, at, begin), integer(call, (double)call->before[i]));
+            ROW(mul, window_numbers(call, i), pooling_integer(call, (double)call->stride[i]));
+        kiln_tensor at = ROW(mul, within, pooling_integer(call, (double)call->dilation[i]));
+        at = ROW(sub, ROW(add, at, begin), pooling_integer(call, (double)call->before[i]));
         if (call->batch->error.status)
             return none;
-        at = ROW(mul, kiln_clamp(call->batch, at, 0, last), integer(call, (double)stride));
+        at = ROW(mul, kiln_clamp(call->batch, at, 0, last), pooling_integer(call, (double)stride));
         place = place.id ? ROW(add, place, at) : at;
         stride *= call->image.dims[1 + i];
         chosen = above;
@@ -112,13 +112,13 @@ static kiln_tensor positions(const struct kiln__sliding *call, kiln_tensor chose
     return place;
 }
 
-static kiln_tensor largest(struct pool *pool, kiln_tensor x, kiln_tensor *indices)
+static kiln_tensor pooling_largest(struct pool *pool, kiln_tensor x, kiln_tensor *indices)
 {
     struct kiln__sliding *call = &pool->sliding;
     kiln_tensor windows = kiln__sliding_windows(call, x, lowest_of(call, x));
     if (indices && !call->batch->error.status) {
         kiln_tensor chosen = kiln_argmax(call->batch, windows, call->n, pool->axes, 0);
-        *indices = kiln__sliding_result(call, positions(call, chosen));
+        *indices = kiln__sliding_result(call, pooling_positions(call, chosen));
     }
     if (!call->batch->error.status)
         windows = kiln_max(call->batch, windows, call->n, pool->axes, 0);
@@ -145,8 +145,8 @@ static kiln_tensor elements_before(const struct kiln__sliding *call, uint32_t i,
                                    size_t end)
 {
     double by = (double)call->dilation[i];
-    kiln_tensor room = ROW(sub, integer(call, (double)end + by - 1), from);
-    room = ROW(div, room, integer(call, by));
+    kiln_tensor room = ROW(sub, pooling_integer(call, (double)end + by - 1), from);
+    room = ROW(div, room, pooling_integer(call, by));
     return call->batch->error.status ? none
                                      : kiln_clamp(call->batch, room, 0, (double)call->window[i]);
 }
@@ -158,7 +158,7 @@ static kiln_tensor element_counts(const struct pool *pool, uint32_t i)
     size_t first = pool->counts_padding ? 0 : call->before[i];
     size_t end = call->before[i] + call->image.dims[1 + i] + pool->counted[i];
     kiln_tensor from = window_numbers(call, i);
-    from = ROW(mul, from, integer(call, (double)call->stride[i]));
+    from = ROW(mul, from, pooling_integer(call, (double)call->stride[i]));
     kiln_tensor count = elements_before(call, i, from, end);
     if (first)
         count = ROW(sub, count, elements_before(call, i, from, first));
@@ -166,7 +166,7 @@ static kiln_tensor element_counts(const struct pool *pool, uint32_t i)
 }
 
 /* Sums of windows divided by how many elements count. */
-static kiln_tensor divide(const struct pool *pool, kiln_tensor sums)
+static kiln_tensor pooling_divide(const struct pool *pool, kiln_tensor sums)
 {
     const struct kiln__sliding *call = &pool->sliding;
     double whole = 1;
@@ -186,13 +186,13 @@ static kiln_tensor divide(const struct pool *pool, kiln_tensor sums)
     return ROW(div, sums, whole == 1 ? counts : kiln_scale(call->batch, counts, whole));
 }
 
-static kiln_tensor average(struct pool *pool, kiln_tensor x)
+static kiln_tensor pooling_average(struct pool *pool, kiln_tensor x)
 {
     struct kiln__sliding *call = &pool->sliding;
     kiln_tensor windows = kiln__sliding_windows(call, x, 0);
     if (!call->batch->error.status)
         windows = kiln_sum(call->batch, windows, call->n, pool->axes, 0);
-    return kiln__sliding_result(call, divide(pool, windows));
+    return kiln__sliding_result(call, pooling_divide(pool, windows));
 }
 
 /* ---- the calls ---- */
@@ -204,7 +204,7 @@ kiln_tensor kiln_max_pool(kiln_batch *batch, kiln_tensor x, const size_t *window
     struct pool pool = {.sliding = {.batch = batch, .name = __func__}};
     if (indices)
         *indices = none;
-    return read_pool(&pool, options, 0, window, &x) ? largest(&pool, x, indices) : none;
+    return read_pool(&pool, options, 0, window, &x) ? pooling_largest(&pool, x, indices) : none;
 }
 
 kiln_tensor kiln_avg_pool(kiln_batch *batch, kiln_tensor x, const size_t *window,
@@ -214,7 +214,7 @@ kiln_tensor kiln_avg_pool(kiln_batch *batch, kiln_tensor x, const size_t *window
     struct pool pool = {.sliding = {.batch = batch, .name = __func__}};
     if (!kiln__batch_floating(batch, x, __func__, "x") || !read_pool(&pool, options, 0, window, &x))
         return none;
-    return average(&pool, x);
+    return pooling_average(&pool, x);
 }
 
 /* To a power. At 0 one below 1 has no derivative: it is taken of 1 there, so that the gradient is 0
@@ -282,7 +282,7 @@ kiln_tensor kiln_max_pool2d(kiln_batch *batch, kiln_tensor x, const size_t windo
 {
     KILN__CALL(batch);
     struct pool pool = {.sliding = {.batch = batch, .name = __func__}};
-    return read_pool2d(&pool, options, window, &x) ? largest(&pool, x, NULL) : none;
+    return read_pool2d(&pool, options, window, &x) ? pooling_largest(&pool, x, NULL) : none;
 }
 
 kiln_tensor kiln_avg_pool2d(kiln_batch *batch, kiln_tensor x, const size_t window[2],
@@ -290,5 +290,5 @@ kiln_tensor kiln_avg_pool2d(kiln_batch *batch, kiln_tensor x, const size_t windo
 {
     KILN__CALL(batch);
     struct pool pool = {.sliding = {.batch = batch, .name = __func__}};
-    return read_pool2d(&pool, options, window, &x) ? average(&pool, x) : none;
+    return read_pool2d(&pool, options, window, &x) ? pooling_average(&pool, x) : none;
 }

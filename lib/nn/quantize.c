@@ -84,7 +84,7 @@ static struct kiln__shape shape_of(const kiln_batch *batch, kiln_tensor tensor)
 }
 
 /* Casts come before movements: products read movements of casts as they lie in memory. */
-static bool prepare(kiln_batch *batch, struct side *side)
+static bool quantize_prepare(kiln_batch *batch, struct side *side)
 {
     const struct kiln__node *node = kiln__batch_node(batch, side->tensor, CALL, side->name);
     if (!node)
@@ -109,14 +109,15 @@ static bool prepare(kiln_batch *batch, struct side *side)
     return true;
 }
 
-static kiln_tensor multiply(kiln_batch *batch, const struct side *a, const struct side *b)
+static kiln_tensor quantize_multiply(kiln_batch *batch, const struct side *a, const struct side *b)
 {
     size_t k = a->shape.dims[a->shape.rank - 1];
     bool exact = a->integer && b->integer && k == b->shape.dims[b->shape.rank - 2];
     if (!exact || k <= EXACT_IN_I32) {
         const uint8_t usual = batch->product;
         if (a->integer && b->integer)
-            batch->product = k <= KILN__INTEGERS_IN_F32 ? KILN__PRODUCT_EXACT : KILN__PRODUCT_WHOLE;
+            batch->product =
+                k <= KILN__INTEGERS_IN_F32 ? KILN__PRODUCT_EXACT : KILN__PRODUCT_EXACT_INTEGER;
         kiln_tensor product = kiln__record_matmul(batch, CALL, a->tensor, false, b->tensor, false);
         batch->product = usual;
         return product;
@@ -128,7 +129,7 @@ static kiln_tensor multiply(kiln_batch *batch, const struct side *a, const struc
 }
 
 /* The product times a side's scale, which must not enlarge it nor vary along k. */
-static kiln_tensor scaled(kiln_batch *batch, kiln_tensor product, const struct side *side)
+static kiln_tensor quantize_scaled(kiln_batch *batch, kiln_tensor product, const struct side *side)
 {
     if (batch->error.status || side->scale.id == 0)
         return product;
@@ -160,8 +161,8 @@ kiln_tensor kiln_matmul_quantized(kiln_batch *batch, kiln_tensor a, kiln_tensor 
     KILN__CALL(batch);
     struct side left = {"a", "a_scale", a, a_scale, .depth = 1};
     struct side right = {"b", "b_scale", b, b_scale, .transposed = transpose_b, .depth = 2};
-    if (!prepare(batch, &left) || !prepare(batch, &right))
+    if (!quantize_prepare(batch, &left) || !quantize_prepare(batch, &right))
         return none;
-    kiln_tensor product = multiply(batch, &left, &right);
-    return scaled(batch, scaled(batch, product, &left), &right);
+    kiln_tensor product = quantize_multiply(batch, &left, &right);
+    return quantize_scaled(batch, quantize_scaled(batch, product, &left), &right);
 }

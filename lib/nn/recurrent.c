@@ -92,22 +92,23 @@ static kiln_tensor gate(const struct layer *layer, kiln_tensor x, unsigned part)
     return columns(layer, x, layer->order[part] * layer->hidden, layer->hidden);
 }
 
-static kiln_tensor number(const struct layer *layer, double value)
+static kiln_tensor recurrent_number(const struct layer *layer, double value)
 {
     return OP(constant, KILN_F32, value);
 }
 
 /* ---- steps ---- */
 
-static kiln_tensor clip(const struct layer *layer, kiln_tensor x)
+static kiln_tensor recurrent_clip(const struct layer *layer, kiln_tensor x)
 {
     return layer->given->clip > 0 ? OP(clamp, x, -layer->given->clip, layer->given->clip) : x;
 }
 
 static kiln_tensor activate(const struct layer *layer, unsigned which, kiln_tensor x)
 {
-    return layer->batch->error.status ? none
-                                      : layer->activation[which](layer->batch, clip(layer, x));
+    return layer->batch->error.status
+               ? none
+               : layer->activation[which](layer->batch, recurrent_clip(layer, x));
 }
 
 /* The state times rows `from` to `from` + `count` of r, none of zeros. */
@@ -118,19 +119,19 @@ static kiln_tensor recur(const struct layer *layer, kiln_tensor h, size_t from, 
     return h.id ? OP(matmul_transposed, h, 0, OP(slice, layer->r, start, stop, NULL), 1) : none;
 }
 
-static kiln_tensor add(const struct layer *layer, kiln_tensor a, kiln_tensor b)
+static kiln_tensor recurrent_add(const struct layer *layer, kiln_tensor a, kiln_tensor b)
 {
     return !a.id ? b : !b.id ? a : OP(add, a, b);
 }
 
-static kiln_tensor multiply(const struct layer *layer, kiln_tensor a, kiln_tensor b)
+static kiln_tensor recurrent_multiply(const struct layer *layer, kiln_tensor a, kiln_tensor b)
 {
     return !a.id || !b.id ? none : OP(mul, a, b);
 }
 
 static struct state step_rnn(const struct layer *layer, kiln_tensor x, struct state before)
 {
-    x = add(layer, x, recur(layer, before.h, 0, layer->hidden));
+    x = recurrent_add(layer, x, recur(layer, before.h, 0, layer->hidden));
     return (struct state){activate(layer, 0, x), none};
 }
 
@@ -139,24 +140,27 @@ static kiln_tensor recur_hidden(const struct layer *layer, kiln_tensor h, kiln_t
 {
     size_t from = layer->order[HIDDEN] * layer->hidden;
     if (!layer->given->linear_before_reset)
-        return recur(layer, multiply(layer, reset, h), from, layer->hidden);
+        return recur(layer, recurrent_multiply(layer, reset, h), from, layer->hidden);
     kiln_tensor bias = layer->r_bias.id ? columns(layer, layer->r_bias, from, layer->hidden) : none;
-    return multiply(layer, reset, add(layer, recur(layer, h, from, layer->hidden), bias));
+    return recurrent_multiply(layer, reset,
+                              recurrent_add(layer, recur(layer, h, from, layer->hidden), bias));
 }
 
 static struct state step_gru(const struct layer *layer, kiln_tensor x, struct state before)
 {
     size_t gates = 2 * layer->hidden; /* the first two parts in either order */
     kiln_tensor both = columns(layer, x, 0, gates);
-    both = add(layer, both, recur(layer, before.h, 0, gates));
+    both = recurrent_add(layer, both, recur(layer, before.h, 0, gates));
     if (layer->given->linear_before_reset && layer->r_bias.id)
-        both = add(layer, both, columns(layer, layer->r_bias, 0, gates));
+        both = recurrent_add(layer, both, columns(layer, layer->r_bias, 0, gates));
     kiln_tensor update = activate(layer, 0, gate(layer, both, UPDATE));
     kiln_tensor reset = activate(layer, 0, gate(layer, both, RESET));
-    kiln_tensor hidden = add(layer, gate(layer, x, HIDDEN), recur_hidden(layer, before.h, reset));
+    kiln_tensor hidden =
+        recurrent_add(layer, gate(layer, x, HIDDEN), recur_hidden(layer, before.h, reset));
     hidden = activate(layer, 1, hidden);
-    kiln_tensor h = OP(mul, OP(sub, number(layer, 1), update), hidden);
-    return (struct state){add(layer, h, multiply(layer, update, before.h)), none};
+    kiln_tensor h = OP(mul, OP(sub, recurrent_number(layer, 1), update), hidden);
+    return (struct state){recurrent_add(layer, h, recurrent_multiply(layer, update, before.h)),
+                          none};
 }
 
 /* A peephole's sight of the cells. */
@@ -169,17 +173,18 @@ static kiln_tensor peep(const struct layer *layer, unsigned part, kiln_tensor c)
 
 static struct state step_lstm(const struct layer *layer, kiln_tensor x, struct state before)
 {
-    x = add(layer, x, recur(layer, before.h, 0, 4 * layer->hidden));
-    kiln_tensor input =
-        activate(layer, 0, add(layer, gate(layer, x, INPUT), peep(layer, INPUT, before.c)));
+    x = recurrent_add(layer, x, recur(layer, before.h, 0, 4 * layer->hidden));
+    kiln_tensor input = activate(
+        layer, 0, recurrent_add(layer, gate(layer, x, INPUT), peep(layer, INPUT, before.c)));
     kiln_tensor forget =
         layer->given->input_forget
-            ? OP(sub, number(layer, 1), input)
-            : activate(layer, 0, add(layer, gate(layer, x, FORGET), peep(layer, FORGET, before.c)));
+            ? OP(sub, recurrent_number(layer, 1), input)
+            : activate(layer, 0,
+                       recurrent_add(layer, gate(layer, x, FORGET), peep(layer, FORGET, before.c)));
     kiln_tensor cell = OP(mul, input, activate(layer, 1, gate(layer, x, CELL)));
-    kiln_tensor c = add(layer, cell, multiply(layer, forget, before.c));
+    kiln_tensor c = recurrent_add(layer, cell, recurrent_multiply(layer, forget, before.c));
     kiln_tensor output =
-        activate(layer, 0, add(layer, gate(layer, x, OUTPUT), peep(layer, OUTPUT, c)));
+        activate(layer, 0, recurrent_add(layer, gate(layer, x, OUTPUT), peep(layer, OUTPUT, c)));
     kiln_tensor h = layer->batch->error.status ? none : layer->activation[2](layer->batch, c);
     return (struct state){OP(mul, output, h), c};
 }
@@ -187,10 +192,11 @@ static struct state step_lstm(const struct layer *layer, kiln_tensor x, struct s
 /* ---- lengths ---- */
 
 /* `after` in sequences that have step t, else `before`. */
-static kiln_tensor choose(const struct layer *layer, kiln_tensor has, kiln_tensor after,
-                          kiln_tensor before)
+static kiln_tensor recurrent_choose(const struct layer *layer, kiln_tensor has, kiln_tensor after,
+                                    kiln_tensor before)
 {
-    return !after.id ? none : OP(where, has, after, before.id ? before : number(layer, 0));
+    return !after.id ? none
+                     : OP(where, has, after, before.id ? before : recurrent_number(layer, 0));
 }
 
 /* Advance the state; the result of step t goes to `y`. */
@@ -203,9 +209,9 @@ static void advance(const struct layer *layer, kiln_tensor x, kiln_tensor length
     if (!lengths.id)
         return;
     kiln_tensor has = OP(greater, lengths, OP(constant, KILN_I32, (double)t));
-    *y = choose(layer, has, state->h, none);
-    state->h = choose(layer, has, state->h, before.h);
-    state->c = choose(layer, has, state->c, before.c);
+    *y = recurrent_choose(layer, has, state->h, none);
+    state->h = recurrent_choose(layer, has, state->h, before.h);
+    state->c = recurrent_choose(layer, has, state->c, before.c);
 }
 
 /* ---- directions ---- */
@@ -236,7 +242,7 @@ static void read_activations(struct layer *layer, size_t direction)
     }
 }
 
-static struct state begin(const struct layer *layer, size_t direction)
+static struct state recurrent_begin(const struct layer *layer, size_t direction)
 {
     const kiln_recurrent *given = layer->given;
     return (struct state){given->h.id ? row(layer, given->h, direction) : none,
@@ -245,10 +251,10 @@ static struct state begin(const struct layer *layer, size_t direction)
 }
 
 /* All steps of one direction; results go to y[t * D + direction]. */
-static struct state go(struct layer *layer, size_t direction, kiln_tensor *y)
+static struct state recurrent_go(struct layer *layer, size_t direction, kiln_tensor *y)
 {
     bool backward = layer->given->direction == KILN_REVERSE || direction;
-    struct state state = begin(layer, direction);
+    struct state state = recurrent_begin(layer, direction);
     kiln_tensor x = multiply_inputs(layer, direction), lengths = none;
     layer->r = row(layer, layer->given->r, direction);
     layer->peephole =
@@ -371,7 +377,7 @@ static bool check_layer(struct layer *layer)
 /* ---- the calls ---- */
 
 /* [D,B,H] of both directions' states. */
-static kiln_tensor collect(const struct layer *layer, const kiln_tensor *parts)
+static kiln_tensor recurrent_collect(const struct layer *layer, const kiln_tensor *parts)
 {
     const size_t dims[] = {1, layer->sequences, layer->hidden};
     kiln_tensor whole[2];
@@ -380,7 +386,7 @@ static kiln_tensor collect(const struct layer *layer, const kiln_tensor *parts)
     return OP(concat, layer->directions, whole, 0);
 }
 
-static kiln_tensor run(struct layer *layer, kiln_tensor *last, kiln_tensor *last_c)
+static kiln_tensor recurrent_run(struct layer *layer, kiln_tensor *last, kiln_tensor *last_c)
 {
     kiln_batch *batch = layer->batch;
     const size_t d = layer->directions;
@@ -389,7 +395,7 @@ static kiln_tensor run(struct layer *layer, kiln_tensor *last, kiln_tensor *last
     if (!y)
         kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", layer->name);
     for (size_t i = 0; i < d && !batch->error.status; i++) {
-        struct state state = go(layer, i, y);
+        struct state state = recurrent_go(layer, i, y);
         h[i] = state.h;
         c[i] = state.c;
     }
@@ -399,14 +405,14 @@ static kiln_tensor run(struct layer *layer, kiln_tensor *last, kiln_tensor *last
     else if (!batch->error.status)
         all = OP(reshape, OP(concat, layer->steps * d, y, 0), 4, dims);
     if (last)
-        *last = collect(layer, h);
+        *last = recurrent_collect(layer, h);
     if (last_c)
-        *last_c = collect(layer, c);
+        *last_c = recurrent_collect(layer, c);
     free(y);
     return all;
 }
 
-static kiln_tensor record(struct layer *layer, kiln_tensor *last, kiln_tensor *last_c)
+static kiln_tensor recurrent_record(struct layer *layer, kiln_tensor *last, kiln_tensor *last_c)
 {
     if (last)
         *last = none;
@@ -417,7 +423,7 @@ static kiln_tensor record(struct layer *layer, kiln_tensor *last, kiln_tensor *l
     if (layer->gates > 1)
         layer->order = layer->step == step_lstm ? orders_of_lstm[layer->given->gates]
                                                 : orders_of_gru[layer->given->gates];
-    kiln_tensor y = run(layer, last, last_c);
+    kiln_tensor y = recurrent_run(layer, last, last_c);
     if (layer->batch->error.status && last)
         *last = none;
     if (layer->batch->error.status && last_c)
@@ -430,7 +436,7 @@ kiln_tensor kiln_rnn(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor
     KILN__CALL(batch);
     struct layer own = {
         .batch = batch, .name = __func__, .given = layer, .step = step_rnn, .gates = 1};
-    return record(&own, last, NULL);
+    return recurrent_record(&own, last, NULL);
 }
 
 kiln_tensor kiln_gru(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor *last)
@@ -438,7 +444,7 @@ kiln_tensor kiln_gru(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor
     KILN__CALL(batch);
     struct layer own = {
         .batch = batch, .name = __func__, .given = layer, .step = step_gru, .gates = 3};
-    return record(&own, last, NULL);
+    return recurrent_record(&own, last, NULL);
 }
 
 kiln_tensor kiln_lstm(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor *last,
@@ -447,5 +453,5 @@ kiln_tensor kiln_lstm(kiln_batch *batch, const kiln_recurrent *layer, kiln_tenso
     KILN__CALL(batch);
     struct layer own = {
         .batch = batch, .name = __func__, .given = layer, .step = step_lstm, .gates = 4};
-    return record(&own, last, last_c);
+    return recurrent_record(&own, last, last_c);
 }

@@ -238,7 +238,7 @@ static kiln_tensor resize_axis(struct axis *a, kiln_tensor x)
 /* ---- repetition ---- */
 
 /* How often each element of a dimension comes, if that is all; else 0. */
-static size_t repeats(const struct axis *a)
+static size_t resize_repeats(const struct axis *a)
 {
     size_t times = a->in && a->out % a->in == 0 ? a->out / a->in : 0;
     bool plain = times > 1 && a->options->method == KILN_RESIZE_NEAREST &&
@@ -255,7 +255,7 @@ static size_t repeats(const struct axis *a)
 }
 
 /* Every dimension whose `times` is above 1 repeated at once, by one view. */
-static kiln_tensor repeat(kiln_batch *batch, kiln_tensor x, const size_t *times)
+static kiln_tensor resize_repeat(kiln_batch *batch, kiln_tensor x, const size_t *times)
 {
     const struct kiln__shape from = shape_of(batch, x);
     struct kiln__shape apart = {0}, repeated = {0}, to = from;
@@ -321,7 +321,7 @@ static bool read_axis(struct axis *a, const struct kiln__shape *shape, const siz
 }
 
 /* Whether nothing is to be done in this dimension. */
-static bool stays(const struct axis *a)
+static bool resize_stays(const struct axis *a)
 {
     return a->in == a->out && a->options->coordinates != KILN_CROP_AND_RESIZE &&
            (a->scale == 1 || a->in == 0);
@@ -337,16 +337,16 @@ static kiln_tensor resize(kiln_batch *batch, kiln_tensor x, const size_t *dims,
         struct axis a = {.batch = batch, .options = options, .d = d};
         if (!read_axis(&a, &from, dims))
             return none;
-        times[d] = repeats(&a);
+        times[d] = resize_repeats(&a);
         if (times[d] > 1 && rank < KILN_MAX_RANK) {
             rank++;
             any = true;
             continue;
         }
         times[d] = 0;
-        x = stays(&a) ? x : resize_axis(&a, x);
+        x = resize_stays(&a) ? x : resize_axis(&a, x);
     }
-    return any && !batch->error.status ? repeat(batch, x, times) : x;
+    return any && !batch->error.status ? resize_repeat(batch, x, times) : x;
 }
 
 kiln_tensor kiln_resize(kiln_batch *batch, kiln_tensor x, const size_t *dims,

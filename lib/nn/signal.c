@@ -25,7 +25,7 @@ struct transform {
     size_t length, taps, bins, in, out;
 };
 
-static bool fits(const struct transform *t)
+static bool signal_fits(const struct transform *t)
 {
     double entries = (double)t->taps * (double)t->in * (double)t->bins * (double)t->out;
     if (entries <= MOST_ENTRIES)
@@ -52,8 +52,8 @@ static double *turns_of(const struct transform *t)
 
 /* What number `tap` adds to number `bin`: a complex factor. Of half a spectrum each number stands
  * for its mirror image too. */
-static void factor(const struct transform *t, const double *turns, size_t tap, size_t bin,
-                   double *re, double *im)
+static void signal_factor(const struct transform *t, const double *turns, size_t tap, size_t bin,
+                          double *re, double *im)
 {
     bool back = t->kind == KILN_DFT_INVERSE || t->kind == KILN_DFT_REAL;
     const double *turn = turns + 2 * (tap * bin % t->length);
@@ -70,7 +70,7 @@ static void fill_row(const struct transform *t, const double *turns, size_t tap,
     for (size_t bin = 0; bin < t->bins; bin++) {
         double re, im;
         float *real = row + bin * t->out, *imaginary = real + t->bins * t->out;
-        factor(t, turns, tap, bin, &re, &im);
+        signal_factor(t, turns, tap, bin, &re, &im);
         real[0] = (float)re;
         if (t->out == 2)
             real[1] = (float)im;
@@ -85,8 +85,9 @@ static void fill_row(const struct transform *t, const double *turns, size_t tap,
 static kiln_tensor record_matrix(const struct transform *t)
 {
     const size_t dims[] = {t->taps, t->in * t->bins * t->out};
-    float *table =
-        fits(t) ? kiln__batch_keep(t->batch, dims[0] * dims[1], sizeof *table, t->name) : NULL;
+    float *table = signal_fits(t)
+                       ? kiln__batch_keep(t->batch, dims[0] * dims[1], sizeof *table, t->name)
+                       : NULL;
     double *turns = table ? turns_of(t) : NULL;
     for (size_t tap = 0; turns && tap < t->taps; tap++)
         fill_row(t, turns, tap, table + tap * dims[1]);
@@ -102,7 +103,7 @@ static struct kiln__shape shape_of(const struct transform *t, kiln_tensor x)
 }
 
 /* x [..., taps, in], times a window [taps] or none, to [..., bins, out]. */
-static kiln_tensor apply(const struct transform *t, kiln_tensor x, kiln_tensor window)
+static kiln_tensor signal_apply(const struct transform *t, kiln_tensor x, kiln_tensor window)
 {
     kiln_batch *batch = t->batch;
     kiln_tensor matrix = record_matrix(t);
@@ -159,7 +160,7 @@ static bool read_sizes(struct transform *t, size_t count)
 }
 
 /* The dimension before the last one cut or filled up to what is taken. */
-static kiln_tensor fit(const struct transform *t, kiln_tensor x)
+static kiln_tensor signal_fit(const struct transform *t, kiln_tensor x)
 {
     struct kiln__shape shape = shape_of(t, x);
     size_t low[KILN_MAX_RANK] = {0}, high[KILN_MAX_RANK] = {0};
@@ -176,7 +177,7 @@ static kiln_tensor fit(const struct transform *t, kiln_tensor x)
 }
 
 /* Dimension `axis` moved before the last one, or back. */
-static kiln_tensor turn(const struct transform *t, kiln_tensor x, uint32_t axis, bool back)
+static kiln_tensor signal_turn(const struct transform *t, kiln_tensor x, uint32_t axis, bool back)
 {
     const uint32_t rank = shape_of(t, x).rank, to = rank - 2;
     size_t order[KILN_MAX_RANK];
@@ -207,7 +208,8 @@ kiln_tensor kiln_dft(kiln_batch *batch, kiln_tensor x, int axis, size_t length, 
                    "%s: axis %d has the parts of complex numbers", __func__, axis);
     if (batch->error.status || !read_sizes(&t, shape.dims[at]))
         return none;
-    return turn(&t, apply(&t, fit(&t, turn(&t, x, at, false)), none), at, true);
+    return signal_turn(&t, signal_apply(&t, signal_fit(&t, signal_turn(&t, x, at, false)), none),
+                       at, true);
 }
 
 /* The window has an element for each of a frame. */
@@ -238,7 +240,7 @@ kiln_tensor kiln_stft(kiln_batch *batch, kiln_tensor x, kiln_tensor window, size
     if (batch->error.status || !read_sizes(&t, length) || !check_window(&t, window))
         return none;
     x = kiln_windows(batch, x, shape.rank - 2, 1, &length, &step, NULL);
-    return apply(&t, x, window);
+    return signal_apply(&t, x, window);
 }
 
 /* ---- tables ---- */

@@ -37,7 +37,8 @@ struct kiln__shape kiln__sliding_shape(const struct kiln__sliding *call, kiln_te
 /* ---- layouts ---- */
 
 /* A chain of such calls turns a tensor there and back in between, which rewriting drops. */
-static kiln_tensor turn(const struct kiln__sliding *call, kiln_tensor x, bool to_last)
+static kiln_tensor sliding_windows_turn(const struct kiln__sliding *call, kiln_tensor x,
+                                        bool to_last)
 {
     size_t order[KILN_MAX_RANK] = {0};
     if (call->layout == KILN_CHANNELS_LAST || call->batch->error.status)
@@ -50,12 +51,12 @@ static kiln_tensor turn(const struct kiln__sliding *call, kiln_tensor x, bool to
 
 kiln_tensor kiln__sliding_channels_last(const struct kiln__sliding *call, kiln_tensor x)
 {
-    return turn(call, x, true);
+    return sliding_windows_turn(call, x, true);
 }
 
 kiln_tensor kiln__sliding_result(const struct kiln__sliding *call, kiln_tensor y)
 {
-    return turn(call, y, false);
+    return sliding_windows_turn(call, y, false);
 }
 
 /* ---- options ---- */

@@ -17,7 +17,7 @@ bool kiln__launch_names(const struct kiln__launch *launch, uint32_t slot)
     return false;
 }
 
-static void add(struct kiln__launch *launch, struct kiln__argument argument)
+static void launch_add(struct kiln__launch *launch, struct kiln__argument argument)
 {
     struct kiln__argument *place = kiln__vector_push(&launch->arguments);
     if (place)
@@ -35,35 +35,35 @@ void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argumen
     assert(length > 0 && (size_t)length < sizeof argument.name);
     (void)length;
     argument.part = launch->part;
-    add(launch, argument);
+    launch_add(launch, argument);
 }
 
 void kiln__launch_memory(struct kiln__launch *launch, uint32_t slot)
 {
     launch->failed = launch->failed || slot == UINT32_MAX; /* KILN__NO_SLOT: without memory */
-    add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_MEMORY, .slot = slot});
+    launch_add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_MEMORY, .slot = slot});
 }
 
 void kiln__launch_offset(struct kiln__launch *launch, uint32_t slot, int64_t elements, size_t item)
 {
     assert(item > 0 && item <= UINT8_MAX);
-    add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_OFFSET,
-                                        .slot = slot,
-                                        .integer = elements,
-                                        .item = (uint8_t)item});
+    launch_add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_OFFSET,
+                                               .slot = slot,
+                                               .integer = elements,
+                                               .item = (uint8_t)item});
 }
 
 void kiln__launch_index(struct kiln__launch *launch, int64_t value)
 {
-    add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_INDEX, .integer = value});
+    launch_add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_INDEX, .integer = value});
 }
 
 void kiln__launch_f32(struct kiln__launch *launch, float value)
 {
-    add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_F32, .real = value});
+    launch_add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_F32, .real = value});
 }
 
 void kiln__launch_table(struct kiln__launch *launch)
 {
-    add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_TABLE});
+    launch_add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_TABLE});
 }

@@ -17,15 +17,15 @@ enum kiln__argument_kind {
 };
 
 /* Which text declares an argument that has a name. */
-enum kiln__part {
-    KILN__PART_GROUP,     /* that of the group's kernel, or a template's epilogue */
-    KILN__PART_OPERAND_A, /* what a template reads as its operand A, */
-    KILN__PART_OPERAND_B  /* or B; C and D have no arguments */
+enum kiln__argument_section {
+    KILN__SECTION_GROUP,     /* that of the group's kernel, or a template's epilogue */
+    KILN__SECTION_OPERAND_A, /* what a template reads as its operand A, */
+    KILN__SECTION_OPERAND_B  /* or B; C and D have no arguments */
 };
 
 struct kiln__argument {
     enum kiln__argument_kind kind : 8;
-    enum kiln__part part : 8;
+    enum kiln__argument_section part : 8;
     kiln_type type : 8; /* MEMORY: of its elements */
     uint8_t item;       /* OFFSET: bytes of an element */
     /* Generated texts declare their parameters from these: */
@@ -44,7 +44,7 @@ enum kiln__source {
 };
 
 /* How the elements of an access lie along the dimension that vectors run over. */
-enum kiln__along {
+enum kiln__vector_access {
     KILN__REPEATED,   /* one element for all */
     KILN__CONTIGUOUS, /* neighbours */
     KILN__STRIDED,
@@ -60,26 +60,26 @@ enum kiln__along {
 #define KILN__SHUFFLED 32
 
 /* What becomes of an axis of a group's nest (loop_nest.h) on the device. */
-enum kiln__walk {
-    KILN__WALK_NONE,    /* there is no such axis */
-    KILN__WALK_EACH,    /* one after the other; kept: of a chunk; reduced, inside kept VECTORS: all
+enum kiln__axis_mapping {
+    KILN__AXIS_NONE,    /* there is no such axis */
+    KILN__AXIS_EACH,    /* one after the other; kept: of a chunk; reduced, inside kept VECTORS: all
                            of them for each vector */
-    KILN__WALK_VECTORS, /* runs of neighbours in vectors, and single ones after them */
-    KILN__WALK_BLOCKS,  /* reduced, inside kept VECTORS: a few rows at once for each vector */
-    KILN__WALK_TILES, /* kept: squares of two dimensions, turned block by block in registers, or by
+    KILN__AXIS_VECTORS, /* runs of neighbours in vectors, and single ones after them */
+    KILN__AXIS_BLOCKS,  /* reduced, inside kept VECTORS: a few rows at once for each vector */
+    KILN__AXIS_TILES, /* kept: squares of two dimensions, turned block by block in registers, or by
                          a work-group in local memory */
-    KILN__WALK_ITEM,  /* kept: a vector per work-item */
-    KILN__WALK_LANES, /* kept: a power of two of work-items share one; reduced: each of these takes
+    KILN__AXIS_ITEM,  /* kept: a vector per work-item */
+    KILN__AXIS_LANES, /* kept: a power of two of work-items share one; reduced: each of these takes
                          every lanes-th vector */
-    KILN__WALK_HELD,  /* reduced: as LANES, all at once, to be kept from phase to phase */
-    KILN__WALK_PARTIALS, /* reduced: what segments have left */
-    KILN__WALK_COLUMNS   /* kept: as LANES, with neighbours beside each other in a work-group */
+    KILN__AXIS_HELD,  /* reduced: as LANES, all at once, to be kept from phase to phase */
+    KILN__AXIS_PARTIALS, /* reduced: what segments have left */
+    KILN__AXIS_COLUMNS   /* kept: as LANES, with neighbours beside each other in a work-group */
 };
 
 /* Whether work-items share elements of the kept axis. */
-static inline bool kiln__walk_shares(uint8_t kept_walk)
+static inline bool kiln__axis_shares(uint8_t kept_mapping)
 {
-    return kept_walk == KILN__WALK_LANES || kept_walk == KILN__WALK_COLUMNS;
+    return kept_mapping == KILN__AXIS_LANES || kept_mapping == KILN__AXIS_COLUMNS;
 }
 
 /* Which part of a reduction, or of running sums, a kernel does. Long ones are cut into segments of
@@ -112,7 +112,7 @@ enum kiln__reads {
 #define KILN__READABLE 4
 
 /* All that shapes a generated kernel's text beside the group's steps. */
-struct kiln__form {
+struct kiln__variant {
     uint8_t chunked;     /* one long chunk per work-item */
     uint8_t vector;      /* elements of a vector */
     uint8_t aligned;     /* contiguous vectors lie at multiples of their size */
@@ -122,13 +122,13 @@ struct kiln__form {
     uint8_t native_math; /* uses the device's own exp, tanh, ... */
     uint8_t no_fma;      /* and kiln's without fma() */
     uint8_t rank, kept;  /* dimensions after merging */
-    enum kiln__walk kept_walk : 8, reduced_walk : 8;
-    uint8_t across;              /* TILES: 1 + the dimension that ACROSS accesses lie along */
-    enum kiln__along placed : 8; /* of stores that have strides; else 0 */
+    enum kiln__axis_mapping kept_mapping : 8, reduced_mapping : 8;
+    uint8_t across; /* TILES: 1 + the dimension that ACROSS accesses lie along */
+    enum kiln__vector_access placed : 8; /* of stores that have strides; else 0 */
     uint8_t pairs; /* map, VECTORS: two vectors step by step beside each other; ITEM: an item has
                       two, a work-group apart */
     enum kiln__stage stage : 8;
-    uint8_t apart;    /* reduced VECTORS: log2 of a run's elements from which several at once come
+    uint8_t partials; /* reduced VECTORS: log2 of a run's elements from which several at once come
                          from parts of it; 0: never */
     uint8_t rows;     /* BLOCKS: how many at once */
     uint8_t held;     /* HELD: vectors of a row that a lane has */
@@ -136,35 +136,35 @@ struct kiln__form {
     uint8_t shuffles; /* kept LANES: items exchange totals by kernels/lanes.cl; 1 + log2 of how many
                          share a row, a number that other kernels are told */
     uint8_t tile;     /* TILES, not chunked: edge of a work-group's, in elements */
-    uint8_t together; /* a phase that follows another (loop_nest.h) is done in one visit with it */
+    uint8_t online;   /* a phase that follows another (loop_nest.h) is done in one visit with it */
     uint8_t epilogue; /* template: the group's steps after its product are put into the file */
     uint8_t result;   /* template: 1 + the store that the file writes itself; 0: none of them */
     uint8_t operands; /* template: KILN__READS_..., of operands that a generated text reads */
     uint8_t generic;  /* template: kernels/generic.cl, behind all operations there are */
     uint8_t level_80; /* PTX has the larger and the smaller of two floats, NaN handed on, and two
                          floats to bf16 */
-    uint8_t along[KILN__MOST_ACCESSES];   /* per access: enum kiln__along */
+    uint8_t along[KILN__MOST_ACCESSES];   /* per access: enum kiln__vector_access */
     uint8_t updates[KILN__MOST_ACCESSES]; /* per access: 1 + the store that overwrites what it
                                              reads; 0: none */
 };
 
 /* Named as bytes (codegen.c). */
-_Static_assert(sizeof(struct kiln__form) == 28 + 2 * KILN__MOST_ACCESSES, "no padding");
+_Static_assert(sizeof(struct kiln__variant) == 28 + 2 * KILN__MOST_ACCESSES, "no padding");
 
 struct kiln__launch {
     enum kiln__source source;
     uint32_t group;
-    struct kiln__form form;        /* generated texts */
+    struct kiln__variant variant;  /* generated texts */
     const char *file;              /* template: name in kernels/, static */
     char options[256];             /* template: build options */
     const char *kernel;            /* name of the kernel, static */
     struct kiln__selection choice; /* of the catalogue */
-    bool proved;          /* by what no driver promises, as instructions that OpenCL C has not: it
-                             was tried before, and its program may be refused even so */
-    enum kiln__part part; /* of arguments that are appended from now on */
-    bool failed;          /* without memory for an argument; further ones make no difference */
-    uint32_t covers;      /* 1 + the group that its group does on the way; 0: none */
-    uint32_t makes;       /* 1 + the slot that it makes of buffers that stay (frozen.c); 0: none */
+    bool self_tested; /* by what no driver promises, as instructions that OpenCL C has not: it
+                         was tried before, and its program may be refused even so */
+    enum kiln__argument_section part; /* of arguments that are appended from now on */
+    bool failed;     /* without memory for an argument; further ones make no difference */
+    uint32_t covers; /* 1 + the group that its group does on the way; 0: none */
+    uint32_t makes;  /* 1 + the slot that it makes of buffers that stay (frozen.c); 0: none */
     KILN__VECTOR(struct kiln__argument) arguments;
     KILN__VECTOR(int32_t) table; /* see lower/generic.h; most have none */
     uint32_t dimensions;
@@ -175,8 +175,8 @@ struct kiln__launch {
 /* Whether it has a generated text, before a file of kernels/ or instead of one. */
 static inline bool kiln__launch_has_text(const struct kiln__launch *launch)
 {
-    return launch->source == KILN__SOURCE_NEST || launch->form.epilogue || launch->form.operands ||
-           launch->form.generic;
+    return launch->source == KILN__SOURCE_NEST || launch->variant.epilogue ||
+           launch->variant.operands || launch->variant.generic;
 }
 
 /* Whether it is by a kernel of this kind, of the catalogue. */

@@ -77,9 +77,9 @@ static uint64_t operations_of(const struct kiln__graph *graph, const struct kiln
         struct kiln__attention_size size = kiln__attention_size(graph, node);
         return 2 * (uint64_t)size.batches * size.m * size.n * (size.d + size.e);
     }
-    case KILN__SLOPES: {
+    case KILN__ATTENTION_BACKWARD: {
         static const unsigned products[] = {1, 2, 3, 3}; /* of a row with a row, by form */
-        struct kiln__attention_size size = kiln__slopes_size(graph, node);
+        struct kiln__attention_size size = kiln__attention_backward_size(graph, node);
         uint64_t each = size.d + (products[node->attention.form] - 1) * size.e;
         return 2 * (uint64_t)size.batches * size.m * size.n * each;
     }
@@ -97,7 +97,8 @@ static bool ends_in(const char *name, const char *end)
  * puts together what others have computed. */
 static bool is_beside(const struct kiln__launch *launch)
 {
-    return launch->form.stage == KILN__STAGE_FINAL || launch->form.stage == KILN__STAGE_BEHIND ||
+    return launch->variant.stage == KILN__STAGE_FINAL ||
+           launch->variant.stage == KILN__STAGE_BEHIND ||
            (kiln__launch_is_by(launch, KILN__KERNEL_PRODUCT) &&
             (ends_in(launch->kernel, "_pack_b") || ends_in(launch->kernel, "_pack") ||
              ends_in(launch->kernel, "_sum")));

@@ -67,8 +67,8 @@ static bool is_among(const char *const *found, size_t count, const char *name)
 static uint32_t named(const struct kiln__names *names, uint32_t node)
 {
     const struct kiln__graph *graph = &names->plan->fusion.graph;
-    while (graph->again.count && graph->again.items[node].of)
-        node = graph->again.items[node].of - 1;
+    while (graph->rematerialised.count && graph->rematerialised.items[node].of)
+        node = graph->rematerialised.items[node].of - 1;
     return node;
 }
 
@@ -97,8 +97,8 @@ size_t kiln__names_of(const struct kiln__names *names, uint32_t launch,
     return count;
 }
 
-static void say(const char *const *found, size_t count, const char *before, const char *between,
-                struct kiln__text *text)
+static void names_say(const char *const *found, size_t count, const char *before,
+                      const char *between, struct kiln__text *text)
 {
     for (size_t i = 0; i < count; i++)
         kiln__text_add(text, "%s%s", i ? between : before, found[i]);
@@ -108,7 +108,7 @@ void kiln__names_say(const struct kiln__names *names, uint32_t launch, const cha
                      const char *between, struct kiln__text *text)
 {
     const char *found[KILN__MOST_NAMES];
-    say(found, kiln__names_of(names, launch, found), before, between, text);
+    names_say(found, kiln__names_of(names, launch, found), before, between, text);
 }
 
 void kiln__names_say_slot(const struct kiln__names *names, uint32_t slot, const char *between,
@@ -117,5 +117,5 @@ void kiln__names_say_slot(const struct kiln__names *names, uint32_t slot, const 
     const char *found[KILN__MOST_NAMES];
     uint32_t node = names->plan->slots.items[slot].node;
     size_t count = node == KILN__SCRATCH ? 0 : add_names(names, node, 0, found);
-    say(found, count, "", between, text);
+    names_say(found, count, "", between, text);
 }

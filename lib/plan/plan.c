@@ -31,11 +31,11 @@ uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes)
 uint32_t kiln__plan_counters(struct kiln__plan *plan)
 {
     for (uint32_t i = 0; i < plan->slots.count; i++)
-        if (plan->slots.items[i].place == KILN__PLACE_COUNTERS)
+        if (plan->slots.items[i].storage == KILN__STORAGE_COUNTERS)
             return i;
     return kiln__plan_add_slot(plan,
                                (struct kiln__slot){.node = KILN__SCRATCH,
-                                                   .place = KILN__PLACE_COUNTERS,
+                                                   .storage = KILN__STORAGE_COUNTERS,
                                                    .bytes = KILN__COUNTERS * sizeof(int32_t)});
 }
 
@@ -78,7 +78,7 @@ size_t kiln__plan_trim(struct kiln__plan *plan)
 {
     const struct kiln__fusion *fusion = &plan->fusion;
     size_t of_node = sizeof *plan->slot_of + sizeof *plan->takes_over + sizeof *plan->first_request;
-    size_t of_group = sizeof *plan->order + sizeof *plan->parts + sizeof *plan->generic;
+    size_t of_group = sizeof *plan->order + sizeof *plan->absorbed + sizeof *plan->generic;
     size_t bytes = kiln__fusion_trim(&plan->fusion);
     for (size_t i = 0; i < plan->launches.count; i++)
         bytes += kiln__vector_trim(&plan->launches.items[i].arguments) +
@@ -104,7 +104,7 @@ void kiln__plan_free(struct kiln__plan *plan)
     free(plan->order);
     free(plan->first_request);
     free(plan->next_request);
-    free(plan->parts);
+    free(plan->absorbed);
     free(plan->replacements);
     free(plan->changes);
     free(plan->generic);

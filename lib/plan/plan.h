@@ -11,12 +11,13 @@
 #include "util/hash.h"
 
 /* Where a value lives while the plan runs. */
-enum kiln__place {
-    KILN__PLACE_ARENA,   /* in the memory that the plan's intermediates share */
-    KILN__PLACE_INPUT,   /* in what input `binding` is bound to */
-    KILN__PLACE_RESULT,  /* in what result `binding` is bound to */
-    KILN__PLACE_KEPT,    /* in memory of its own, that may stay: made of its `sources` alone */
-    KILN__PLACE_COUNTERS /* in KILN__COUNTERS ints of the stream, 0 before and after each launch */
+enum kiln__storage {
+    KILN__STORAGE_ARENA,     /* in the memory that the plan's intermediates share */
+    KILN__STORAGE_INPUT,     /* in what input `binding` is bound to */
+    KILN__STORAGE_RESULT,    /* in what result `binding` is bound to */
+    KILN__STORAGE_PREPACKED, /* in memory of its own, that may stay: made of its `sources` alone */
+    KILN__STORAGE_COUNTERS   /* in KILN__COUNTERS ints of the stream, 0 before and after each launch
+                              */
 };
 #define KILN__COUNTERS 16384
 
@@ -25,7 +26,7 @@ enum kiln__place {
 
 struct kiln__slot {
     uint32_t node; /* KILN__SCRATCH: working memory of one launch */
-    enum kiln__place place;
+    enum kiln__storage storage;
     uint32_t binding;
     bool in_place; /* a result in the buffer that an input is read from */
     size_t bytes;
@@ -54,26 +55,27 @@ struct kiln__plan_step {
     uint32_t first_dependency, dependencies; /* into the plan's: so many, from there on */
 };
 
-/* Kernels that a device has to prove right before plans use them: a product's or an attention's, by
- * what tells its programs apart. `proves` may take as long as a compilation; any thread may call
- * it. */
-struct kiln__proof {
+/* A self-test that a kernel has to pass on the device before plans use it: a product's or an
+ * attention's, by what tells its programs apart. `passes` may take as long as a compilation; any
+ * thread may call it. */
+struct kiln__self_test {
     const struct kiln__kernel_row *kernel;
     kiln_type type; /* of the operands */
     uint8_t transpose_a, transpose_b;
     uint8_t parts;  /* of each operand */
     uint16_t tile;  /* columns of one */
     kiln_type mask; /* of an attention, as the kernel reads it; 0: none */
-    uint8_t form;   /* of slopes: enum kiln__slopes_form; of an attention: whether rows' scales are
-                       found, too; of a product: whether tiles are handed over */
+    uint8_t form; /* of backward nodes: enum kiln__attention_backward_form; of an attention: whether
+                     rows' scales are found, too; of a product: whether tiles are handed over */
 };
 
-/* Of the kernel for slopes of this form (graph/attention_backward.h) whose operands have so many
- * columns at most (lower_attention_backward.c). */
-struct kiln__proof kiln__slopes_proof(enum kiln__slopes_form form, kiln_type type, size_t columns);
+/* Of the kernel for backward nodes of this form (graph/attention_backward.h) whose operands have so
+ * many columns at most (lower_attention_backward.c). */
+struct kiln__self_test kiln__attention_backward_self_test(enum kiln__attention_backward_form form,
+                                                          kiln_type type, size_t columns);
 
-struct kiln__prover {
-    bool (*proves)(struct kiln__prover *prover, const struct kiln__proof *proof);
+struct kiln__self_tester {
+    bool (*passes)(struct kiln__self_tester *self_tester, const struct kiln__self_test *self_test);
 };
 
 struct kiln__plan_options {
@@ -81,8 +83,8 @@ struct kiln__plan_options {
     bool shared;        /* uploads and reads use the caller's memory in place */
     const char *matmul; /* implementation that is to be used where it can be; NULL: heuristic */
     bool no_clblast;    /* which compiles kernels by itself */
-    struct kiln__prover *prover;       /* NULL: such kernels are not used */
-    const struct kiln__tuning *tuning; /* values of single works, or NULL (device/tunables.h) */
+    struct kiln__self_tester *self_tester; /* NULL: kernels that need one are not used */
+    const struct kiln__tuning *tuning;     /* values of single works, or NULL (device/tunables.h) */
     const bool *generic; /* per group: it is computed by the generic kernel (generic.h); NULL: none.
                             The plan has a copy */
     bool all_generic;    /* all are that can be: for tests */
@@ -104,8 +106,8 @@ struct kiln__plan {
     uint32_t *takes_over; /* per node: 1 + the request that it is computed in place for; 0: none */
     uint32_t *order;      /* groups, as they run */
     uint32_t *first_request; /* per node: the first request of it, or KILN__NO_REQUEST */
-    bool *parts;             /* per group: absorbed, has no launch; its readers compute its values
-                                as they load them (implicit_im2col.c) */
+    bool *absorbed;          /* per group: absorbed, has no launch; its readers compute its values
+                             as they load them (implicit_im2col.c) */
     uint32_t *next_request;  /* per request: the next one of the same node */
     bool *generic;           /* the options' own */
     uint32_t *replacements;  /* per input, up to the last such: 1 + the request that replaces it */
@@ -170,21 +172,21 @@ uint32_t kiln__plan_counters(struct kiln__plan *plan);
  * bring these into another form, for those who use them again and again: launches that make them
  * can be left out as long as the buffers are not written and their memory is kept. False without
  * memory (frozen.c). */
-bool kiln__plan_find_lasting(struct kiln__plan *plan);
+bool kiln__plan_find_frozen(struct kiln__plan *plan);
 
 /* Whether all that operand `operand` of the group is made of is such a value or buffer. */
-bool kiln__plan_may_keep(const struct kiln__plan *plan, const struct kiln__group *group,
-                         unsigned operand);
+bool kiln__plan_may_prepack(const struct kiln__plan *plan, const struct kiln__group *group,
+                            unsigned operand);
 
 /* The last launch makes working memory `slot` of operand `operand` alone: it is one of those, where
  * the operand allows it. */
-void kiln__plan_keep(struct kiln__plan *plan, uint32_t slot, unsigned operand);
+void kiln__plan_prepack(struct kiln__plan *plan, uint32_t slot, unsigned operand);
 
 /* The same of the last launch, which is the only one of its group. */
-void kiln__plan_keep_group(struct kiln__plan *plan, const struct kiln__group *group);
+void kiln__plan_prepack_group(struct kiln__plan *plan, const struct kiln__group *group);
 
 /* Once all launches are there: which slots are kept, and what names them. False without memory. */
-bool kiln__plan_settle_kept(struct kiln__plan *plan);
+bool kiln__plan_settle_prepacked(struct kiln__plan *plan);
 
 /* Decide which results are computed in the buffer of an input, and the order that allows it
  * (in_place.c). */
@@ -193,26 +195,25 @@ bool kiln__plan_in_place(struct kiln__plan *plan);
 /* Give arena slots their offsets; slots alive at the same time do not overlap (arena.c). */
 bool kiln__plan_assign_memory(struct kiln__plan *plan);
 
-/* Whether the device adds up products of whole numbers as such, however deep, for such a graph. */
+/* Whether the device accumulates integer products in integers, of any depth, for such a graph. */
 bool kiln__plan_adds_integers(const struct kiln__plan_options *options,
                               const struct kiln__graph *graph);
 
 /* Find what each step depends on (dependencies.c). False without memory. */
 bool kiln__plan_find_dependencies(struct kiln__plan *plan);
 
-/* Find the groups whose work others do on the way: they have no launches of their own. False
+/* Find the absorbed groups, which their readers' kernels compute: they have no launches. False
  * without memory. */
-bool kiln__plan_find_parts(struct kiln__plan *plan);
+bool kiln__plan_find_absorbed(struct kiln__plan *plan);
 
 /* Append a step. */
 void kiln__plan_add(struct kiln__plan *plan, struct kiln__plan_step step);
 
 /* Turn a group into launches (lower_nest.c, lower_matmul.c, ...). */
 typedef void kiln__lower(struct kiln__plan *plan, uint32_t group);
-/* Of an attention whose kernel does not find them: the scales beside it
- * (lower_attention_backward.c). */
-kiln__lower kiln__lower_scales;
-kiln__lower kiln__lower_nest, kiln__lower_matmul, kiln__lower_attention, kiln__lower_slopes,
-    kiln__lower_scatter, kiln__lower_sort;
+/* The log-sum-exp of an attention whose kernel does not store it (lower_attention_backward.c). */
+kiln__lower kiln__lower_log_sum_exp;
+kiln__lower kiln__lower_nest, kiln__lower_matmul, kiln__lower_attention,
+    kiln__lower_attention_backward, kiln__lower_scatter, kiln__lower_sort;
 
 #endif

@@ -198,10 +198,10 @@ static void find_reads(const struct kiln__plan *plan, const struct kiln__launch 
                        const struct kiln__group *group, bool *reads)
 {
     const bool own = group == &plan->fusion.groups.items[launch->group];
-    find_needed(group, own ? launch->form.stage : KILN__STAGE_WHOLE, reads);
+    find_needed(group, own ? launch->variant.stage : KILN__STAGE_WHOLE, reads);
     for (size_t i = 0; i < group->accesses.count; i++)
         reads[i] =
-            reads[i] && ((own && launch->form.updates[i]) ||
+            reads[i] && ((own && launch->variant.updates[i]) ||
                          kiln__launch_names(launch, plan->slot_of[group->accesses.items[i].node]));
 }
 
@@ -237,7 +237,7 @@ static uint64_t bytes_handed_on(const struct kiln__plan *plan, const struct kiln
             continue;
         uint32_t number = launch->arguments.items[i].slot;
         const struct kiln__slot *slot = &plan->slots.items[number];
-        bool working = slot->node == KILN__SCRATCH && slot->place != KILN__PLACE_COUNTERS;
+        bool working = slot->node == KILN__SCRATCH && slot->storage != KILN__STORAGE_COUNTERS;
         bytes += working && takers[number] > 1 ? slot->bytes : 0;
     }
     return bytes;

@@ -15,7 +15,7 @@
 
 /* Bytes of the arena, of an input or of a result. */
 struct region {
-    enum kiln__place place;
+    enum kiln__storage storage;
     uint32_t binding;
     size_t from, to;
     bool writes;
@@ -43,13 +43,14 @@ static bool add_region(struct verifier *verifier, uint32_t index, bool writes)
     struct region *region = kiln__vector_push(&verifier->regions);
     if (!region)
         return false;
-    *region = (struct region){slot->place, slot->binding, 0, slot->bytes, writes};
-    if (slot->place == KILN__PLACE_ARENA)
-        *region = (struct region){slot->place, 0, slot->offset, slot->offset + slot->bytes, writes};
-    if (slot->place == KILN__PLACE_KEPT)
+    *region = (struct region){slot->storage, slot->binding, 0, slot->bytes, writes};
+    if (slot->storage == KILN__STORAGE_ARENA)
+        *region =
+            (struct region){slot->storage, 0, slot->offset, slot->offset + slot->bytes, writes};
+    if (slot->storage == KILN__STORAGE_PREPACKED)
         region->binding = index;
     if (slot->in_place)
-        *region = (struct region){KILN__PLACE_INPUT,
+        *region = (struct region){KILN__STORAGE_INPUT,
                                   plan->fusion.graph.requests.items[slot->binding].replaces - 1, 0,
                                   slot->bytes, writes};
     return true;
@@ -71,7 +72,7 @@ static bool list_regions(struct verifier *verifier)
 
 static bool clash(const struct region *a, const struct region *b)
 {
-    return (a->writes || b->writes) && a->place == b->place && a->binding == b->binding &&
+    return (a->writes || b->writes) && a->storage == b->storage && a->binding == b->binding &&
            a->from < b->to && b->from < a->to;
 }
 
@@ -91,7 +92,7 @@ static uint64_t *bits(const struct verifier *verifier, uint32_t step)
     return verifier->before + step * verifier->words;
 }
 
-static bool collect(const struct verifier *verifier, uint32_t index)
+static bool verify_collect(const struct verifier *verifier, uint32_t index)
 {
     const struct kiln__plan *plan = verifier->plan;
     const struct kiln__plan_step *step = &plan->steps.items[index];
@@ -110,7 +111,7 @@ static bool collect(const struct verifier *verifier, uint32_t index)
 
 static bool check_step(const struct verifier *verifier, uint32_t index)
 {
-    if (!collect(verifier, index))
+    if (!verify_collect(verifier, index))
         return false;
     for (uint32_t earlier = 0; earlier < index; earlier++)
         if (!(bits(verifier, index)[earlier / WORD] >> earlier % WORD & 1) &&

@@ -17,7 +17,7 @@ static const char *check_source(const struct kiln__plan_verifier *verifier, uint
 {
     const struct kiln__plan *plan = verifier->plan;
     const struct kiln__slot *read = &plan->slots.items[from], *made = &plan->slots.items[to];
-    if (read->place != KILN__PLACE_INPUT) {
+    if (read->storage != KILN__STORAGE_INPUT) {
         for (uint32_t i = 0; i < read->n_sources && i < KILN__MOST_SOURCES; i++)
             if (!has_source(made, read->sources[i]))
                 return "made of more than its sources";
@@ -37,8 +37,8 @@ static const char *check_maker(const struct kiln__plan_verifier *verifier,
     const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
     uint32_t made = launch->makes - 1;
     if (launch->makes > plan->slots.count || !kiln__launch_names(launch, made) ||
-        plan->slots.items[made].place == KILN__PLACE_INPUT ||
-        plan->slots.items[made].place == KILN__PLACE_RESULT)
+        plan->slots.items[made].storage == KILN__STORAGE_INPUT ||
+        plan->slots.items[made].storage == KILN__STORAGE_RESULT)
         return "makes what is not its own";
     if (plan->slots.items[made].node != KILN__SCRATCH &&
         (group->stores.count != 1 || plan->slot_of[group->stores.items[0].node] != made))
@@ -68,7 +68,7 @@ static const char *check_reader(struct kiln__plan_verifier *verifier,
         const struct kiln__slot *slot = &plan->slots.items[named.slot];
         verifier->first[named.slot] = 0;
         if (!verifier->makes[named.slot]) {
-            if (slot->place == KILN__PLACE_KEPT)
+            if (slot->storage == KILN__STORAGE_PREPACKED)
                 return "names what is kept before it is made";
             continue;
         }
@@ -81,7 +81,7 @@ static const char *check_reader(struct kiln__plan_verifier *verifier,
 }
 
 /* In the order of steps; `first` is whether anybody else has named a slot. */
-bool kiln__plan_check_kept(struct kiln__plan_verifier *verifier)
+bool kiln__plan_check_frozen(struct kiln__plan_verifier *verifier)
 {
     const struct kiln__plan *plan = verifier->plan;
     for (uint32_t i = 0; i < plan->steps.count; i++) {
@@ -101,7 +101,7 @@ bool kiln__plan_check_kept(struct kiln__plan_verifier *verifier)
     }
     for (uint32_t i = 0; i < plan->slots.count; i++) {
         verifier->first[i] = UINT32_MAX;
-        if (plan->slots.items[i].place == KILN__PLACE_KEPT && !verifier->makes[i])
+        if (plan->slots.items[i].storage == KILN__STORAGE_PREPACKED && !verifier->makes[i])
             return KILN__WRONG_PLAN(verifier, "slot %u: kept, and made by no launch", i);
     }
     return true;

@@ -17,24 +17,24 @@ static const char *check_place(const struct kiln__plan_verifier *verifier, uint3
     const struct kiln__graph *graph = &plan->fusion.graph;
     const struct kiln__node *node =
         slot->node == KILN__SCRATCH ? NULL : kiln__planned_node(verifier, slot->node);
-    switch (slot->place) {
-    case KILN__PLACE_ARENA: return NULL;
-    case KILN__PLACE_INPUT:
+    switch (slot->storage) {
+    case KILN__STORAGE_ARENA: return NULL;
+    case KILN__STORAGE_INPUT:
         return node && kiln__node_is_input(node) && node->binding == slot->binding
                    ? NULL
                    : "in an input that is another one";
-    case KILN__PLACE_RESULT:
+    case KILN__STORAGE_RESULT:
         if (!node || slot->binding >= graph->requests.count ||
             graph->requests.items[slot->binding].node != slot->node)
             return "in the memory of a result that is another one";
         return slot->in_place && !graph->requests.items[slot->binding].replaces
                    ? "in place of no input"
                    : NULL;
-    case KILN__PLACE_KEPT:
+    case KILN__STORAGE_PREPACKED:
         return slot->n_sources && slot->n_sources <= KILN__MOST_SOURCES
                    ? NULL
                    : "kept, and made of nothing";
-    case KILN__PLACE_COUNTERS:
+    case KILN__STORAGE_COUNTERS:
         return node || slot->bytes != KILN__COUNTERS * sizeof(int32_t)
                    ? "counters, and no working memory of their size"
                    : NULL;
@@ -53,7 +53,7 @@ static const char *check_slot(const struct kiln__plan_verifier *verifier, uint32
         slot->bytes != kiln__node_bytes(kiln__planned_node(verifier, slot->node)))
         return "not as large as its node";
     const char *wrong = check_place(verifier, index);
-    if (wrong || slot->place != KILN__PLACE_ARENA)
+    if (wrong || slot->storage != KILN__STORAGE_ARENA)
         return wrong;
     if (slot->first > slot->last) /* no step names it: another group makes it on the way */
         return NULL;
@@ -71,10 +71,10 @@ static bool check_slots(const struct kiln__plan_verifier *verifier)
             return KILN__WRONG_PLAN(verifier, "slot %u: %s", i, wrong);
     }
     for (uint32_t i = 0; i < plan->fusion.graph.nodes.count; i++) {
-        uint32_t slot = plan->slot_of[i], heir = plan->fusion.heir[i];
+        uint32_t slot = plan->slot_of[i], donated_to = plan->fusion.donated_to[i];
         bool none = slot == KILN__NO_SLOT;
         if (none == plan->fusion.stored[i] || (!none && slot >= plan->slots.count) ||
-            (heir != KILN__NO_HEIR && slot != plan->slot_of[heir]))
+            (donated_to != KILN__NO_DONATION && slot != plan->slot_of[donated_to]))
             return KILN__WRONG_PLAN(verifier, "node %%%u: in the wrong slot, or in none", i);
     }
     return true;
@@ -109,7 +109,7 @@ static const char *check_argument(const struct kiln__plan_verifier *verifier,
         return "of no kind";
     if ((offset || argument->kind == KILN__ARGUMENT_MEMORY) && argument->slot >= plan->slots.count)
         return "of no slot";
-    if (argument->kind == KILN__ARGUMENT_INDEX && !launch->form.wide &&
+    if (argument->kind == KILN__ARGUMENT_INDEX && !launch->variant.wide &&
         (argument->integer > INT32_MAX || argument->integer < INT32_MIN))
         return "too large for the kernel's indices";
     if (argument->kind == KILN__ARGUMENT_I32 &&
@@ -147,7 +147,7 @@ static bool check_launches(const struct kiln__plan_verifier *verifier)
 
 /* ---- which steps name which slots ---- */
 
-static void use(struct kiln__plan_verifier *verifier, uint32_t slot, uint32_t step)
+static void verify_plan_use(struct kiln__plan_verifier *verifier, uint32_t slot, uint32_t step)
 {
     if (verifier->first[slot] > step)
         verifier->first[slot] = step;
@@ -182,7 +182,7 @@ static bool find_uses(struct kiln__plan_verifier *verifier)
         if (!check_step(verifier, i, &launches))
             return false;
         while (kiln__plan_next_named(plan, step, &named))
-            use(verifier, named.slot, i);
+            verify_plan_use(verifier, named.slot, i);
         if (step->kind != KILN__STEP_LAUNCH)
             continue;
         const struct kiln__launch *launch = &plan->launches.items[step->launch];
@@ -250,7 +250,7 @@ kiln_status kiln__plan_verify(const struct kiln__plan *plan, char text[KILN__WRO
     struct kiln__plan_verifier verifier = {.plan = plan, .text = text};
     bool room = make_room(&verifier);
     bool right = room && check_slots(&verifier) && check_launches(&verifier) &&
-                 kiln__plan_check_kept(&verifier) && find_uses(&verifier) &&
+                 kiln__plan_check_frozen(&verifier) && find_uses(&verifier) &&
                  kiln__plan_check_values(&verifier) && check_stores(&verifier) &&
                  kiln__plan_check_results(&verifier);
     free(verifier.first);

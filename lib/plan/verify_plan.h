@@ -41,7 +41,7 @@ kiln__planned_group(const struct kiln__plan_verifier *verifier, uint32_t index)
 }
 
 /* What may be left out of a run; uses `first`, and leaves it as it was. */
-bool kiln__plan_check_kept(struct kiln__plan_verifier *verifier);
+bool kiln__plan_check_frozen(struct kiln__plan_verifier *verifier);
 
 /* Each value is where it is read, and each result is brought once where it belongs. */
 bool kiln__plan_check_values(struct kiln__plan_verifier *verifier);

@@ -8,11 +8,11 @@
 /* ---- memory ---- */
 
 /* The slot matters from now on: nothing else that matters may lie where it does. */
-static bool enter(struct kiln__plan_verifier *verifier, uint32_t index, uint32_t step)
+static bool verify_values_enter(struct kiln__plan_verifier *verifier, uint32_t index, uint32_t step)
 {
     const struct kiln__slot *slots = verifier->plan->slots.items, *slot = &slots[index];
     size_t kept = 0;
-    if (slot->place != KILN__PLACE_ARENA || slot->bytes == 0 || verifier->entered[index])
+    if (slot->storage != KILN__STORAGE_ARENA || slot->bytes == 0 || verifier->entered[index])
         return true;
     verifier->entered[index] = true;
     for (size_t i = 0; i < verifier->alive_count; i++) {
@@ -36,7 +36,7 @@ static bool enter_all(struct kiln__plan_verifier *verifier, uint32_t step)
     const struct kiln__plan *plan = verifier->plan;
     struct kiln__named named = {0};
     while (kiln__plan_next_named(plan, &plan->steps.items[step], &named))
-        if (!enter(verifier, named.slot, step))
+        if (!verify_values_enter(verifier, named.slot, step))
             return false;
     return true;
 }
@@ -58,8 +58,10 @@ static bool is_there(const struct kiln__plan_verifier *verifier, uint32_t node)
     const struct kiln__fusion *fusion = &verifier->plan->fusion;
     uint32_t held = verifier->holds[verifier->plan->slot_of[node]];
     while (held != NOTHING && held != node) {
-        uint32_t heir = fusion->heir[held];
-        held = heir == KILN__NO_HEIR || verifier->runs[fusion->group_of[heir]] ? NOTHING : heir;
+        uint32_t donated_to = fusion->donated_to[held];
+        held = donated_to == KILN__NO_DONATION || verifier->runs[fusion->group_of[donated_to]]
+                   ? NOTHING
+                   : donated_to;
     }
     return held == node && is_complete(verifier, node);
 }
@@ -78,7 +80,7 @@ static bool check_reads(const struct kiln__plan_verifier *verifier, uint32_t ste
     for (size_t i = 0; group->base_group != KILN__NO_GROUP && i < group->stores.count; i++) {
         uint32_t node = group->stores.items[i].node,
                  base = kiln__node_base(kiln__planned_node(verifier, node));
-        bool taken = verifier->plan->fusion.heir[base] == node;
+        bool taken = verifier->plan->fusion.donated_to[base] == node;
         if (taken ? !is_there(verifier, base)
                   : verifier->holds[verifier->plan->slot_of[node]] != node)
             return KILN__WRONG_PLAN(verifier, "step %u: group %u puts %%%u over what is not there",
@@ -96,7 +98,7 @@ static void overwrite_input(struct kiln__plan_verifier *verifier, uint32_t slot)
         return;
     uint32_t binding = plan->fusion.graph.requests.items[result->binding].replaces - 1;
     for (uint32_t i = 0; i < plan->slots.count; i++)
-        if (plan->slots.items[i].place == KILN__PLACE_INPUT &&
+        if (plan->slots.items[i].storage == KILN__STORAGE_INPUT &&
             kiln__planned_node(verifier, plan->slots.items[i].node)->kind == KILN__IMPORT &&
             plan->slots.items[i].binding == binding)
             verifier->holds[i] = NOTHING;
@@ -146,8 +148,8 @@ static bool run_step_launch(struct kiln__plan_verifier *verifier, uint32_t step)
                           : run_launch(verifier, step, launch->group);
 }
 
-static bool deliver(struct kiln__plan_verifier *verifier, uint32_t step, uint32_t slot,
-                    uint32_t binding)
+static bool verify_values_deliver(struct kiln__plan_verifier *verifier, uint32_t step,
+                                  uint32_t slot, uint32_t binding)
 {
     const struct kiln__plan *plan = verifier->plan;
     const struct kiln__request *request = &plan->fusion.graph.requests.items[binding];
@@ -167,7 +169,7 @@ static bool run_step(struct kiln__plan_verifier *verifier, uint32_t index)
     if (step->kind == KILN__STEP_LAUNCH)
         return run_step_launch(verifier, index);
     if (step->kind != KILN__STEP_UPLOAD)
-        return deliver(verifier, index, step->slot, step->binding);
+        return verify_values_deliver(verifier, index, step->slot, step->binding);
     uint32_t node = plan->slots.items[step->slot].node;
     if (kiln__planned_node(verifier, node)->kind != KILN__UPLOAD ||
         kiln__planned_node(verifier, node)->binding != step->binding)
@@ -181,8 +183,9 @@ bool kiln__plan_check_values(struct kiln__plan_verifier *verifier)
 {
     const struct kiln__plan *plan = verifier->plan;
     for (uint32_t i = 0; i < plan->slots.count; i++)
-        verifier->holds[i] =
-            plan->slots.items[i].place == KILN__PLACE_INPUT ? plan->slots.items[i].node : NOTHING;
+        verifier->holds[i] = plan->slots.items[i].storage == KILN__STORAGE_INPUT
+                                 ? plan->slots.items[i].node
+                                 : NOTHING;
     for (uint32_t i = 0; i < plan->steps.count; i++)
         if (!enter_all(verifier, i) || !run_step(verifier, i))
             return false;
@@ -196,7 +199,7 @@ bool kiln__plan_check_results(const struct kiln__plan_verifier *verifier)
     for (uint32_t i = 0; i < plan->fusion.graph.requests.count; i++) {
         uint32_t node = plan->fusion.graph.requests.items[i].node;
         const struct kiln__slot *slot = &plan->slots.items[plan->slot_of[node]];
-        bool direct = slot->place == KILN__PLACE_RESULT && slot->binding == i;
+        bool direct = slot->storage == KILN__STORAGE_RESULT && slot->binding == i;
         if (slot->bytes && (verifier->deliveries[i] != !direct || !is_there(verifier, node)))
             return KILN__WRONG_PLAN(verifier, "result #%u is %s", i,
                                     verifier->deliveries[i] ? "brought more than once"

@@ -111,7 +111,7 @@ struct binaries {
     unsigned char **bytes;
 };
 
-static cl_int prepare(cl_program program, struct binaries *all)
+static cl_int build_prepare(cl_program program, struct binaries *all)
 {
     cl_int code =
         clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof all->count, &all->count, NULL);
@@ -130,8 +130,8 @@ static cl_int prepare(cl_program program, struct binaries *all)
     return code;
 }
 
-static cl_int fetch(cl_program program, cl_device_id device, struct binaries *all, void **bytes,
-                    size_t *length)
+static cl_int build_fetch(cl_program program, cl_device_id device, struct binaries *all,
+                          void **bytes, size_t *length)
 {
     cl_uint mine = 0;
     while (mine < all->count && all->devices[mine] != device)
@@ -158,9 +158,9 @@ cl_int kiln__build_fetch(cl_program program, const struct kiln__device *device, 
     struct binaries all = {0};
     if (!kiln__compiler_enter()) /* PoCL compiles again */
         return CL_COMPILER_NOT_AVAILABLE;
-    cl_int code = prepare(program, &all);
+    cl_int code = build_prepare(program, &all);
     if (!code)
-        code = fetch(program, device->id, &all, bytes, length);
+        code = build_fetch(program, device->id, &all, bytes, length);
     kiln__compiler_leave();
     free(all.devices);
     free(all.sizes);

@@ -69,7 +69,8 @@ static bool read_string(struct kiln__span *rest, const char **string)
     return read;
 }
 
-void kiln__errand_write_head(const struct kiln__errand_head *head, struct kiln__text *text)
+void kiln__compile_job_write_head(const struct kiln__compile_job_head *head,
+                                  struct kiln__text *text)
 {
     write_field(head->folder, strlen(head->folder), text);
     write_field(&head->limit, sizeof head->limit, text);
@@ -77,24 +78,23 @@ void kiln__errand_write_head(const struct kiln__errand_head *head, struct kiln__
     write_field(&head->hurry, sizeof head->hurry, text);
 }
 
-bool kiln__errand_read_head(struct kiln__span *rest, struct kiln__errand_head *head)
+bool kiln__compile_job_read_head(struct kiln__span *rest, struct kiln__compile_job_head *head)
 {
     return read_string(rest, &head->folder) && read_value(rest, &head->limit, sizeof head->limit) &&
            read_field(rest, &head->shared) && read_value(rest, &head->hurry, sizeof head->hurry);
 }
 
-void kiln__errand_write(const struct kiln__errand *errand, struct kiln__text *text)
+void kiln__compile_job_write(const struct kiln__compile_job *job, struct kiln__text *text)
 {
-    const char *const strings[] = {errand->options, errand->source, errand->kernel,
-                                   errand->variants};
+    const char *const strings[] = {job->options, job->source, job->kernel, job->variants};
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
         write_field(strings[i], strlen(strings[i]), text);
 }
 
-bool kiln__errand_read(struct kiln__span *rest, struct kiln__errand *errand)
+bool kiln__compile_job_read(struct kiln__span *rest, struct kiln__compile_job *job)
 {
-    return read_string(rest, &errand->options) && read_string(rest, &errand->source) &&
-           read_string(rest, &errand->kernel) && read_string(rest, &errand->variants);
+    return read_string(rest, &job->options) && read_string(rest, &job->source) &&
+           read_string(rest, &job->kernel) && read_string(rest, &job->variants);
 }
 
 /* ---- starting ---- */
@@ -108,12 +108,12 @@ static int above_standard(int fd)
     return moved;
 }
 
-static int write_file(const struct kiln__text *errands)
+static int write_file(const struct kiln__text *jobs)
 {
     int file = above_standard(memfd_create("kiln-store", MFD_CLOEXEC));
     size_t done = 0;
-    while (file >= 0 && done < errands->length) {
-        ssize_t wrote = pwrite(file, errands->data + done, errands->length - done, (off_t)done);
+    while (file >= 0 && done < jobs->length) {
+        ssize_t wrote = pwrite(file, jobs->data + done, jobs->length - done, (off_t)done);
         if (wrote > 0)
             done += (size_t)wrote;
         else if (wrote == 0 || errno != EINTR) {
@@ -164,13 +164,13 @@ static int spawn(int file, int answers, char **environment, pid_t *child)
     return error;
 }
 
-int kiln__errand_start(const struct kiln__text *errands, pid_t *child)
+int kiln__compile_job_start(const struct kiln__text *jobs, pid_t *child)
 {
     int sockets[2], error = EPERM;
-    if (errands->failed || getauxval(AT_SECURE) ||
+    if (jobs->failed || getauxval(AT_SECURE) ||
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
         return -1;
-    int file = write_file(errands);
+    int file = write_file(jobs);
     char **environment = kiln__environment_of_child();
     sockets[1] = above_standard(sockets[1]);
     if (file >= 0 && sockets[1] >= 0 && environment)
@@ -212,7 +212,7 @@ static bool has_ended(pid_t child)
     return true;
 }
 
-bool kiln__errand_let_go(pid_t child)
+bool kiln__compile_job_let_go(pid_t child)
 {
     if (has_ended(child))
         return true;
@@ -224,7 +224,7 @@ bool kiln__errand_let_go(pid_t child)
 
 /* ---- answers ---- */
 
-char kiln__errand_listen(int answers, int seconds)
+char kiln__compile_job_listen(int answers, int seconds)
 {
     struct pollfd end = {.fd = answers, .events = POLLIN};
     char answer = 0;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Ends of a process: what still compiles is waited for within bounds, and nothing begins to. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -31,7 +32,7 @@ static unsigned inside; /* threads that compile */
 static KILN__VECTOR(struct launch) launches;
 static pid_t ending; /* the process that ends; a child of fork has a number of its own */
 
-static int64_t now(void)
+static int64_t compiler_guard_now(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -103,7 +104,7 @@ struct work {
     bool compiles; /* one is at it, or has the compiler before it */
 };
 
-static struct work look(void)
+static struct work compiler_guard_look(void)
 {
     pthread_mutex_lock(&mutex);
     sweep(NULL);
@@ -117,14 +118,15 @@ static struct work look(void)
 /* A launch that waits for a command that takes long, or never ends, is not compiled yet. */
 static void await_compiler(void)
 {
-    int64_t changed = now();
+    int64_t changed = compiler_guard_now();
     size_t before = 0;
     struct work work;
-    while ((work = look()).left) {
+    while ((work = compiler_guard_look()).left) {
         if (work.left != before)
-            changed = now();
+            changed = compiler_guard_now();
         before = work.left;
-        if (now() - changed > (work.compiles ? LONGEST_COMPILE_NS : LONGEST_STILL_NS))
+        if (compiler_guard_now() - changed >
+            (work.compiles ? LONGEST_COMPILE_NS : LONGEST_STILL_NS))
             return;
         nap();
     }
@@ -171,7 +173,7 @@ static bool main_thread_has_gone(void)
     return name_end && strncmp(name_end, ") Z", 3) == 0;
 }
 
-static bool enter(void)
+static bool compiler_guard_enter(void)
 {
     pthread_mutex_lock(&mutex);
     bool may = ending != getpid() || is_main_thread();
@@ -190,11 +192,11 @@ static void go_on(void)
 bool kiln__compiler_enter(void)
 {
     int64_t until = 0;
-    while (!enter()) {
-        until = until ? until : now() + LONGEST_DOUBT_NS;
+    while (!compiler_guard_enter()) {
+        until = until ? until : compiler_guard_now() + LONGEST_DOUBT_NS;
         if (main_thread_has_gone())
             go_on();
-        else if (now() > until)
+        else if (compiler_guard_now() > until)
             return false;
         nap();
     }

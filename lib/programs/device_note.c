@@ -14,7 +14,8 @@ static bool make_key(const struct kiln__programs *programs, const char *subject,
     return kiln__key_make(&programs->shared_key, "note", subject, key);
 }
 
-bool kiln__note_get(struct kiln__programs *programs, const char *subject, char *text, size_t size)
+bool kiln__device_note_get(struct kiln__programs *programs, const char *subject, char *text,
+                           size_t size)
 {
     struct kiln__key key;
     struct kiln__loaded loaded;
@@ -32,12 +33,12 @@ bool kiln__note_get(struct kiln__programs *programs, const char *subject, char *
     return found;
 }
 
-void kiln__note_put(struct kiln__programs *programs, const char *subject, const char *text)
+void kiln__device_note_put(struct kiln__programs *programs, const char *subject, const char *text)
 {
     struct kiln__key key;
     const struct kiln__span payload = {text, strlen(text)};
     if (!make_key(programs, subject, &key))
         return;
-    kiln__keep_bytes(programs->store, &programs->device.info, &key, subject, &payload);
+    kiln__store_entry_bytes(programs->store, &programs->device.info, &key, subject, &payload);
     kiln__key_free(&key);
 }

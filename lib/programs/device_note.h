@@ -13,10 +13,11 @@ struct kiln__programs;
 
 /* The note about `subject`; false: there is none of this device that can be read. One that is
  * damaged is removed and counted, as a program's is. */
-bool kiln__note_get(struct kiln__programs *programs, const char *subject, char *text, size_t size);
+bool kiln__device_note_get(struct kiln__programs *programs, const char *subject, char *text,
+                           size_t size);
 
 /* Keep a note in the place of an earlier one, as far as the cache can be written. `subject` is also
  * what people see of it in `kiln cache list`. */
-void kiln__note_put(struct kiln__programs *programs, const char *subject, const char *text);
+void kiln__device_note_put(struct kiln__programs *programs, const char *subject, const char *text);
 
 #endif

@@ -96,7 +96,7 @@ static bool read_line(const char *line, const char *options, struct edit *edit)
 
 /* ---- one edit ---- */
 
-static const char *find(const char *text, const struct piece *piece)
+static const char *edit_find(const char *text, const struct piece *piece)
 {
     for (; *text; text++)
         if (!strncmp(text, piece->at, piece->length))
@@ -104,10 +104,10 @@ static const char *find(const char *text, const struct piece *piece)
     return NULL;
 }
 
-static size_t count(const char *text, const struct piece *piece)
+static size_t edit_count(const char *text, const struct piece *piece)
 {
     size_t times = 0;
-    for (; (text = find(text, piece)); text += piece->length)
+    for (; (text = edit_find(text, piece)); text += piece->length)
         times++;
     return times;
 }
@@ -130,14 +130,14 @@ static bool replace(const struct edit *edit, const char *options, struct kiln__t
                     char *why)
 {
     struct kiln__text out = {0};
-    size_t times = count(text->data, &edit->from);
+    size_t times = edit_count(text->data, &edit->from);
     if (times != edit->times) {
         snprintf(why, KILN__EDIT_WHY, "\"%.*s\" is there %zu times, not %zu",
                  (int)edit->from.length, edit->from.at, times, edit->times);
         return false;
     }
     const char *at = text->data;
-    for (const char *next; (next = find(at, &edit->from)); at = next + edit->from.length) {
+    for (const char *next; (next = edit_find(at, &edit->from)); at = next + edit->from.length) {
         kiln__text_add_bytes(&out, at, (size_t)(next - at));
         add_expanded(&edit->to, options, &out);
     }

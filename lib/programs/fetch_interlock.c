@@ -16,7 +16,7 @@ static unsigned inside;
 static bool closed;
 static KILN__VECTOR(cl_command_queue) queues;
 
-bool kiln__gate_add_queue(cl_command_queue queue)
+bool kiln__interlock_add_queue(cl_command_queue queue)
 {
     pthread_mutex_lock(&mutex);
     cl_command_queue *place = kiln__vector_push(&queues);
@@ -26,7 +26,7 @@ bool kiln__gate_add_queue(cl_command_queue queue)
     return place;
 }
 
-void kiln__gate_remove_queue(cl_command_queue queue)
+void kiln__interlock_remove_queue(cl_command_queue queue)
 {
     pthread_mutex_lock(&mutex);
     for (size_t i = 0; i < queues.count; i++)
@@ -39,7 +39,7 @@ void kiln__gate_remove_queue(cl_command_queue queue)
     pthread_mutex_unlock(&mutex);
 }
 
-void kiln__gate_enter(void)
+void kiln__interlock_enter(void)
 {
     pthread_mutex_lock(&mutex);
     while (closed)
@@ -48,7 +48,7 @@ void kiln__gate_enter(void)
     pthread_mutex_unlock(&mutex);
 }
 
-void kiln__gate_leave(void)
+void kiln__interlock_leave(void)
 {
     pthread_mutex_lock(&mutex);
     if (!--inside)
@@ -66,7 +66,7 @@ static cl_int next_queue(size_t *done, cl_command_queue *queue)
     return code;
 }
 
-void kiln__gate_close(void)
+void kiln__interlock_close(void)
 {
     pthread_mutex_lock(&mutex);
     while (closed || inside)
@@ -76,7 +76,7 @@ void kiln__gate_close(void)
 }
 
 /* A queue that is removed meanwhile has been finished by its context. */
-cl_int kiln__gate_finish(void)
+cl_int kiln__interlock_finish(void)
 {
     cl_int code = CL_SUCCESS;
     size_t done = 0;
@@ -90,7 +90,7 @@ cl_int kiln__gate_finish(void)
     return code;
 }
 
-void kiln__gate_open(void)
+void kiln__interlock_open(void)
 {
     pthread_mutex_lock(&mutex);
     closed = false;

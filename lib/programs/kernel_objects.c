@@ -96,8 +96,8 @@ static void lend(struct kiln__kernel *kernel, uint64_t borrower)
 
 /* The borrower's last one, else that of which nobody has heard for longest, unless one is rather
  * made. */
-static struct kiln__kernel *choose(const struct kiln__kernel_kind *kind, uint64_t borrower,
-                                   struct kiln__kernel *last)
+static struct kiln__kernel *kernel_object_choose(const struct kiln__kernel_kind *kind,
+                                                 uint64_t borrower, struct kiln__kernel *last)
 {
     if (last && !last->lent && last->borrower == borrower)
         return last;
@@ -107,8 +107,9 @@ static struct kiln__kernel *choose(const struct kiln__kernel_kind *kind, uint64_
 /* ---- lending ---- */
 
 /* It is lent from the beginning. */
-static kiln_status make(struct kiln__kernel_kind *kind, const struct kiln__program *program,
-                        uint64_t borrower, struct kiln__kernel **made, struct kiln__error *error)
+static kiln_status kernel_object_make(struct kiln__kernel_kind *kind,
+                                      const struct kiln__program *program, uint64_t borrower,
+                                      struct kiln__kernel **made, struct kiln__error *error)
 {
     struct kiln__kernel *kernel = calloc(1, sizeof *kernel);
     cl_int code;
@@ -136,7 +137,7 @@ kiln_status kiln__kernel_borrow(struct kiln__program *program, const char *name,
     struct kiln__kernels *kernels = &program->kernels;
     pthread_mutex_lock(&kernels->mutex);
     struct kiln__kernel_kind *kind = find_kind(kernels, name);
-    struct kiln__kernel *chosen = kind ? choose(kind, borrower, *kernel) : NULL;
+    struct kiln__kernel *chosen = kind ? kernel_object_choose(kind, borrower, *kernel) : NULL;
     *same = chosen && chosen == *kernel && chosen->borrower == borrower;
     if (chosen)
         lend(chosen, borrower);
@@ -144,7 +145,7 @@ kiln_status kiln__kernel_borrow(struct kiln__program *program, const char *name,
     if (!kind)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a kernel");
     *kernel = chosen;
-    return chosen ? KILN_OK : make(kind, program, borrower, kernel, error);
+    return chosen ? KILN_OK : kernel_object_make(kind, program, borrower, kernel, error);
 }
 
 void kiln__kernel_return(struct kiln__kernel *kernel)

@@ -19,7 +19,7 @@
 #include "programs/program_state.h"
 #include "util/log.h"
 
-#define MOST_THREADS KILN__MOST_APART
+#define MOST_THREADS KILN__MOST_COMPILE_WORKERS
 
 /* ---- in this one ---- */
 
@@ -79,31 +79,31 @@ static unsigned count_threads(unsigned threads, size_t most)
 /* Whether other processes can do it, and have to: here it would be one after the other. */
 static bool is_done_apart(const struct kiln__programs *programs)
 {
-    return programs->device.traits->serial_compiler && kiln__apart_is_possible(programs);
+    return programs->device.traits->serial_compiler && kiln__compile_workers_is_possible(programs);
 }
 
 /* What is not done then is compiled by this process. */
-static void compile_apart(struct kiln__programs *programs, struct kiln__errands *errands,
-                          unsigned threads)
+static void compile_by_workers(struct kiln__programs *programs, struct kiln__compile_jobs *jobs,
+                               unsigned threads)
 {
-    struct kiln__apart apart;
-    kiln__apart_start(programs, errands, threads, &apart);
-    kiln__apart_await(&apart);
+    struct kiln__compile_workers workers;
+    kiln__compile_workers_start(programs, jobs, threads, &workers);
+    kiln__compile_workers_await(&workers);
     KILN__LOG(KILN__LOG_INFO, "%zu of %zu kernels were compiled and stored beforehand",
-              apart.stored, apart.asked);
+              workers.stored, workers.asked);
 }
 
 void kiln__programs_prepare(struct kiln__programs *programs,
                             const struct kiln__program_wish *wishes, size_t count, unsigned threads)
 {
-    struct kiln__errands errands = {0};
+    struct kiln__compile_jobs jobs = {0};
     if (!count || programs->compile == KILN_COMPILE_NEVER)
         return;
     threads = count_threads(threads, count);
     if (is_done_apart(programs)) {
-        kiln__errands_find(programs, wishes, count, &errands);
-        compile_apart(programs, &errands, threads);
-        kiln__errands_free(&errands);
+        kiln__compile_jobs_find(programs, wishes, count, &jobs);
+        compile_by_workers(programs, &jobs, threads);
+        kiln__compile_jobs_free(&jobs);
     }
     compile_here(programs, wishes, count, threads);
     kiln__programs_sync(programs);
@@ -133,15 +133,15 @@ static bool is_slow(struct kiln__programs *programs, const struct kiln__program_
 static void meet_apart(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
                        size_t count)
 {
-    struct kiln__errands errands;
-    kiln__errands_find(programs, wishes, count, &errands);
-    unsigned threads = count_threads(0, errands.count / LEAST_EACH);
+    struct kiln__compile_jobs jobs;
+    kiln__compile_jobs_find(programs, wishes, count, &jobs);
+    unsigned threads = count_threads(0, jobs.count / LEAST_EACH);
     threads = threads > MOST_PARTIES ? MOST_PARTIES : threads;
-    if (threads >= LEAST_PARTIES && is_slow(programs, errands.items[errands.count - 1].wish)) {
-        kiln__errands_drop_last(&errands);
-        compile_apart(programs, &errands, threads);
+    if (threads >= LEAST_PARTIES && is_slow(programs, jobs.items[jobs.count - 1].wish)) {
+        kiln__compile_jobs_drop_last(&jobs);
+        compile_by_workers(programs, &jobs, threads);
     }
-    kiln__errands_free(&errands);
+    kiln__compile_jobs_free(&jobs);
 }
 
 void kiln__programs_meet(struct kiln__programs *programs, const struct kiln__program_wish *wishes,

@@ -82,7 +82,7 @@ void kiln__program_stored(struct kiln__program *program)
 
 static void store_later(struct kiln__program *program)
 {
-    if (kiln__storing_add(program->owner->storing, program))
+    if (kiln__store_thread_add(program->owner->storing, program))
         return;
     KILN__LOG(KILN__LOG_INFO,
               "%s is not stored: there can be no thread for it, or the process ends",
@@ -173,8 +173,8 @@ static uint64_t now_ns(void)
 static void store_complete(struct kiln__program *program)
 {
     struct kiln__programs *programs = program->owner;
-    if (!kiln__keep_fetch(programs->store, &programs->device, program->cl, program->kernel,
-                          &program->binary, &program->binary_length)) {
+    if (!kiln__store_entry_fetch(programs->store, &programs->device, program->cl, program->kernel,
+                                 &program->binary, &program->binary_length)) {
         release_lock(program);
         return;
     }
@@ -205,9 +205,9 @@ static void plan_storing(struct kiln__program *program, const char *options, con
 }
 
 /* Its lock, which nobody needs then, is not held any longer. */
-static kiln_status refuse(struct kiln__program *program)
+static kiln_status program_refuse(struct kiln__program *program)
 {
-    const char *folder = kiln__storing_folder(program->owner->storing);
+    const char *folder = kiln__store_thread_folder(program->owner->storing);
     release_lock(program);
     return kiln__fail(
         &program->error, KILN_BUILD_FAILED,
@@ -225,7 +225,7 @@ static kiln_status compile(struct kiln__program *program, const char *options,
         kiln__build_source(programs->context, &programs->device, request->source, options,
                            request->kernel, &program->cl, &program->error);
     uint64_t took = now_ns() - start;
-    kiln__storing_guard_exit(KILN__GUARD_COMPILED);
+    kiln__store_thread_guard_exit(KILN__GUARD_COMPILED);
     atomic_fetch_add(&programs->compile_ns, took);
     if (status) {
         release_lock(program);
@@ -256,7 +256,7 @@ kiln_status kiln__program_load(struct kiln__program *program,
         status = kiln__fail(&program->error, KILN_OUT_OF_HOST_MEMORY,
                             "no memory for the key of kernel %s", request->kernel);
     else if (!load(program, options.data))
-        status = programs->compile == KILN_COMPILE_NEVER ? refuse(program)
+        status = programs->compile == KILN_COMPILE_NEVER ? program_refuse(program)
                                                          : compile(program, options.data, request);
     kiln__text_free(&options);
     return status;

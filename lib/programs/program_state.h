@@ -15,7 +15,7 @@
 #define KILN__PROGRAM_BUCKETS 1024
 #define KILN__PROGRAM_VARIANTS 96 /* bytes */
 
-struct kiln__storing;
+struct kiln__store_thread;
 
 enum kiln__program_state { KILN__PROGRAM_LOADING, KILN__PROGRAM_READY, KILN__PROGRAM_FAILED };
 
@@ -59,8 +59,8 @@ struct kiln__programs {
     struct kiln__disk_store *store;
     uint64_t limit; /* of the store */
     kiln_compile_mode compile;
-    struct kiln__storing *storing;
-    atomic_uint_fast64_t compiled, from_disk, from_memory, stored_apart, compile_ns;
+    struct kiln__store_thread *storing;
+    atomic_uint_fast64_t compiled, from_disk, from_memory, stored_by_workers, compile_ns;
     atomic_uint patience_ms;
     /* Guards the buckets. A program in state LOADING belongs to the thread that put it there; all
      * others wait on `changed` for what becomes of it. The mutex is never held during a call of

@@ -154,13 +154,14 @@ static kiln_compile_mode choose_compile_mode(kiln_compile_mode mode)
         return mode;
     return !value || !strcmp(value, "together") ? KILN_COMPILE_TOGETHER
            : !strcmp(value, "never")            ? KILN_COMPILE_NEVER
-           : !strcmp(value, "behind")           ? KILN_COMPILE_BEHIND
+           : !strcmp(value, "background")       ? KILN_COMPILE_BACKGROUND
                                                 : KILN_COMPILE_ALONE;
 }
 
 bool kiln__programs_compile_together(const struct kiln__programs *programs)
 {
-    return programs->compile == KILN_COMPILE_TOGETHER || programs->compile == KILN_COMPILE_BEHIND;
+    return programs->compile == KILN_COMPILE_TOGETHER ||
+           programs->compile == KILN_COMPILE_BACKGROUND;
 }
 
 kiln_compile_mode kiln__programs_compile_mode(const struct kiln__programs *programs)
@@ -189,8 +190,8 @@ kiln_status kiln__programs_create(cl_context context, const struct kiln__device 
     made->limit = options->limit;
     made->compile = choose_compile_mode(options->compile);
     made->store = kiln__store_open(&of_store);
-    made->storing = kiln__storing_create(
-        made, kiln__place_find(options->folder, path, sizeof path) ? path : "");
+    made->storing = kiln__store_thread_create(
+        made, kiln__location_find(options->folder, path, sizeof path) ? path : "");
     if (made->shared_key.failed || !made->store || !made->storing) {
         kiln__programs_destroy(made);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "no memory for the kernel cache");
@@ -204,7 +205,7 @@ void kiln__programs_destroy(struct kiln__programs *programs)
     if (!programs)
         return;
     bool ours = programs->pid == getpid();
-    kiln__storing_destroy(programs->storing);
+    kiln__store_thread_destroy(programs->storing);
     for (size_t i = 0; i < KILN__PROGRAM_BUCKETS; i++)
         while (programs->buckets[i]) {
             struct kiln__program *program = programs->buckets[i];
@@ -222,7 +223,7 @@ void kiln__programs_destroy(struct kiln__programs *programs)
 
 void kiln__programs_sync(struct kiln__programs *programs)
 {
-    kiln__storing_sync(programs->storing);
+    kiln__store_thread_sync(programs->storing);
 }
 
 void kiln__programs_get_stats(struct kiln__programs *programs, struct kiln__programs_stats *stats)
@@ -230,8 +231,8 @@ void kiln__programs_get_stats(struct kiln__programs *programs, struct kiln__prog
     stats->compiled = atomic_load(&programs->compiled);
     stats->from_disk = atomic_load(&programs->from_disk);
     stats->from_memory = atomic_load(&programs->from_memory);
-    stats->stores = kiln__store_puts(programs->store) + atomic_load(&programs->stored_apart);
+    stats->stores = kiln__store_puts(programs->store) + atomic_load(&programs->stored_by_workers);
     stats->failures = kiln__store_failures(programs->store);
-    stats->pending = kiln__storing_pending(programs->storing);
+    stats->pending = kiln__store_thread_pending(programs->storing);
     stats->compile_ns = atomic_load(&programs->compile_ns);
 }

@@ -14,9 +14,9 @@ static struct kiln__span text_span(const char *text)
     return (struct kiln__span){text, strlen(text) + 1};
 }
 
-bool kiln__keep_bytes(struct kiln__disk_store *store, const kiln_device_info *info,
-                      const struct kiln__key *key, const char *kernel,
-                      const struct kiln__span *payload)
+bool kiln__store_entry_bytes(struct kiln__disk_store *store, const kiln_device_info *info,
+                             const struct kiln__key *key, const char *kernel,
+                             const struct kiln__span *payload)
 {
     char driver[sizeof info->platform + sizeof info->driver_version + 1];
     snprintf(driver, sizeof driver, "%s %s", info->platform, info->driver_version);
@@ -30,8 +30,8 @@ bool kiln__keep_bytes(struct kiln__disk_store *store, const kiln_device_info *in
     return kiln__store_put(store, &entry);
 }
 
-bool kiln__keep_fetch(struct kiln__disk_store *store, const struct kiln__device *device,
-                      cl_program program, const char *kernel, void **bytes, size_t *length)
+bool kiln__store_entry_fetch(struct kiln__disk_store *store, const struct kiln__device *device,
+                             cl_program program, const char *kernel, void **bytes, size_t *length)
 {
     cl_int code = kiln__build_fetch(program, device, bytes, length);
     if (!code)
@@ -41,15 +41,15 @@ bool kiln__keep_fetch(struct kiln__disk_store *store, const struct kiln__device 
     return false;
 }
 
-bool kiln__keep_binary(struct kiln__disk_store *store, const struct kiln__device *device,
-                       cl_program program, const struct kiln__key *key, const char *kernel)
+bool kiln__store_entry_binary(struct kiln__disk_store *store, const struct kiln__device *device,
+                              cl_program program, const struct kiln__key *key, const char *kernel)
 {
     void *binary = NULL;
     size_t length = 0;
-    if (!kiln__keep_fetch(store, device, program, kernel, &binary, &length))
+    if (!kiln__store_entry_fetch(store, device, program, kernel, &binary, &length))
         return false;
-    bool put =
-        kiln__keep_bytes(store, &device->info, key, kernel, &(struct kiln__span){binary, length});
+    bool put = kiln__store_entry_bytes(store, &device->info, key, kernel,
+                                       &(struct kiln__span){binary, length});
     free(binary);
     return put;
 }

@@ -9,17 +9,17 @@
 
 /* Fetch the binary; `kernel` is how people know it. Owner of the bytes: the caller, free().
  * False, said in the log and counted by the store: it could not be had. */
-bool kiln__keep_fetch(struct kiln__disk_store *store, const struct kiln__device *device,
-                      cl_program program, const char *kernel, void **bytes, size_t *length);
+bool kiln__store_entry_fetch(struct kiln__disk_store *store, const struct kiln__device *device,
+                             cl_program program, const char *kernel, void **bytes, size_t *length);
 
 /* Fetch the binary and put it under its key. False: it could not be had or written. */
-bool kiln__keep_binary(struct kiln__disk_store *store, const struct kiln__device *device,
-                       cl_program program, const struct kiln__key *key, const char *kernel);
+bool kiln__store_entry_binary(struct kiln__disk_store *store, const struct kiln__device *device,
+                              cl_program program, const struct kiln__key *key, const char *kernel);
 
 /* Put other bytes that belong to a device. False: they could not be written, which the store says
  * and counts. */
-bool kiln__keep_bytes(struct kiln__disk_store *store, const kiln_device_info *info,
-                      const struct kiln__key *key, const char *kernel,
-                      const struct kiln__span *payload);
+bool kiln__store_entry_bytes(struct kiln__disk_store *store, const kiln_device_info *info,
+                             const struct kiln__key *key, const char *kernel,
+                             const struct kiln__span *payload);
 
 #endif

@@ -28,12 +28,12 @@ struct list {
     struct kiln__program *first, *last;
 };
 
-struct kiln__storing {
+struct kiln__store_thread {
     struct kiln__programs *programs;
     char *folder;
     pid_t pid; /* of the process that has the thread */
     pthread_t thread;
-    struct kiln__storing *next; /* of all */
+    struct kiln__store_thread *next; /* of all */
     /* Guards what follows; not held while a file is written, a process is started or its answer is
      * waited for. `changed`: a program was added or dealt with, what was waiting is another
      * process's, or it is time to hurry or end. */
@@ -51,10 +51,10 @@ struct kiln__storing {
 
 /* All of them, for the end of the process. Nothing else is locked inside but their own mutex. */
 static pthread_mutex_t all_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct kiln__storing *all;
+static struct kiln__store_thread *all;
 static pid_t process;
 
-static int64_t now(void)
+static int64_t store_thread_now(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -62,20 +62,21 @@ static int64_t now(void)
 }
 
 /* The mutex is held. False: it is `until`. */
-static bool wait_until(struct kiln__storing *storing, int64_t until)
+static bool wait_until(struct kiln__store_thread *storing, int64_t until)
 {
     const struct timespec end = {until / INT64_C(1000000000), until % INT64_C(1000000000)};
     return pthread_cond_timedwait(&storing->changed, &storing->mutex, &end) != ETIMEDOUT;
 }
 
-static bool is_late(const struct kiln__storing *storing)
+static bool is_late(const struct kiln__store_thread *storing)
 {
     return storing->programs->device.traits->late_binary;
 }
 
 /* ---- lists ---- */
 
-static void append(struct list *list, struct kiln__program *first, struct kiln__program *last)
+static void store_thread_append(struct list *list, struct kiln__program *first,
+                                struct kiln__program *last)
 {
     if (list->first)
         list->last->next_to_store = first;
@@ -96,8 +97,8 @@ static struct kiln__program *take_all(struct list *list)
 
 enum outcome { STORED, PRESENT, FAILED, LEFT };
 
-static void settle(struct kiln__storing *storing, struct kiln__program *program,
-                   enum outcome outcome)
+static void store_thread_settle(struct kiln__store_thread *storing, struct kiln__program *program,
+                                enum outcome outcome)
 {
     static const char *const words[] = {"stored", "stored by another process",
                                         "not stored: see above", "not stored yet"};
@@ -110,58 +111,58 @@ static void settle(struct kiln__storing *storing, struct kiln__program *program,
     pthread_mutex_unlock(&storing->mutex);
 }
 
-static void settle_all(struct kiln__storing *storing, struct kiln__program *list,
+static void settle_all(struct kiln__store_thread *storing, struct kiln__program *list,
                        enum outcome outcome)
 {
     while (list) {
         struct kiln__program *next = list->next_to_store;
-        settle(storing, list, outcome);
+        store_thread_settle(storing, list, outcome);
         list = next;
     }
 }
 
 /* ---- in another process ---- */
 
-static int start_process(struct kiln__storing *storing, const struct kiln__program *list,
+static int start_process(struct kiln__store_thread *storing, const struct kiln__program *list,
                          bool hurry, pid_t *child)
 {
     const struct kiln__text *shared = &storing->programs->shared_key;
-    const struct kiln__errand_head head = {
+    const struct kiln__compile_job_head head = {
         storing->folder, storing->programs->limit, {shared->data, shared->length}, hurry};
-    struct kiln__text errands = {0};
-    kiln__errand_write_head(&head, &errands);
+    struct kiln__text jobs = {0};
+    kiln__compile_job_write_head(&head, &jobs);
     for (; list; list = list->next_to_store) {
-        const struct kiln__errand errand = {list->options, list->source, list->kernel,
-                                            list->variants};
-        kiln__errand_write(&errand, &errands);
+        const struct kiln__compile_job job = {list->options, list->source, list->kernel,
+                                              list->variants};
+        kiln__compile_job_write(&job, &jobs);
     }
-    int answers = kiln__errand_start(&errands, child);
-    kiln__text_free(&errands);
+    int answers = kiln__compile_job_start(&jobs, child);
+    kiln__text_free(&jobs);
     return answers;
 }
 
 /* Answers the programs that the process did not come to. */
-static struct kiln__program *take_answers(struct kiln__storing *storing, int answers,
+static struct kiln__program *take_answers(struct kiln__store_thread *storing, int answers,
                                           struct kiln__program *list)
 {
     char answer;
-    while (list && (answer = kiln__errand_listen(answers, KILN__ERRAND_SILENCE))) {
+    while (list && (answer = kiln__compile_job_listen(answers, KILN__JOB_SILENCE))) {
         struct kiln__program *next = list->next_to_store;
-        if (answer == KILN__ERRAND_STORED)
-            atomic_fetch_add(&storing->programs->stored_apart, 1);
-        else if (answer != KILN__ERRAND_PRESENT)
+        if (answer == KILN__JOB_STORED)
+            atomic_fetch_add(&storing->programs->stored_by_workers, 1);
+        else if (answer != KILN__JOB_PRESENT)
             kiln__store_failed(storing->programs->store);
-        settle(storing, list,
-               answer == KILN__ERRAND_STORED    ? STORED
-               : answer == KILN__ERRAND_PRESENT ? PRESENT
-                                                : FAILED);
+        store_thread_settle(storing, list,
+                            answer == KILN__JOB_STORED    ? STORED
+                            : answer == KILN__JOB_PRESENT ? PRESENT
+                                                          : FAILED);
         list = next;
     }
     return list;
 }
 
 /* Whether somebody waits, and whether he has stopped waiting. */
-static bool is_hurried(struct kiln__storing *storing, bool *gives_up)
+static bool is_hurried(struct kiln__store_thread *storing, bool *gives_up)
 {
     pthread_mutex_lock(&storing->mutex);
     bool hurried = storing->hurries;
@@ -171,7 +172,7 @@ static bool is_hurried(struct kiln__storing *storing, bool *gives_up)
 }
 
 /* False: nobody waits for answers any more. */
-static bool hold_answers(struct kiln__storing *storing, int answers)
+static bool hold_answers(struct kiln__store_thread *storing, int answers)
 {
     pthread_mutex_lock(&storing->mutex);
     bool waits = !storing->giving_up;
@@ -181,7 +182,7 @@ static bool hold_answers(struct kiln__storing *storing, int answers)
     return waits;
 }
 
-static void drop_answers(struct kiln__storing *storing, int answers)
+static void drop_answers(struct kiln__store_thread *storing, int answers)
 {
     pthread_mutex_lock(&storing->mutex);
     storing->answers = -1;
@@ -190,16 +191,17 @@ static void drop_answers(struct kiln__storing *storing, int answers)
 }
 
 /* Whether it begins with its errands. */
-static bool is_ready(struct kiln__storing *storing, int answers, pid_t child)
+static bool is_ready(struct kiln__store_thread *storing, int answers, pid_t child)
 {
     bool waits = hold_answers(storing, answers);
-    return kiln__errand_let_go(child) && waits &&
-           kiln__errand_listen(answers, KILN__ERRAND_SILENCE) == KILN__ERRAND_READY;
+    return kiln__compile_job_let_go(child) && waits &&
+           kiln__compile_job_listen(answers, KILN__JOB_SILENCE) == KILN__JOB_READY;
 }
 
 /* Answers the programs that are still to be stored, if no process can do it. One that ends in the
  * middle takes the program that it was at along, and another one goes on with the rest. */
-static struct kiln__program *store_apart(struct kiln__storing *storing, struct kiln__program *list)
+static struct kiln__program *store_apart(struct kiln__store_thread *storing,
+                                         struct kiln__program *list)
 {
     bool gives_up;
     while (list) {
@@ -226,7 +228,7 @@ static struct kiln__program *store_apart(struct kiln__storing *storing, struct k
             struct kiln__program *next = list->next_to_store;
             KILN__LOG(KILN__LOG_INFO, "the process that stores kernels ended at %s", list->kernel);
             kiln__store_failed(storing->programs->store);
-            settle(storing, list, FAILED);
+            store_thread_settle(storing, list, FAILED);
             list = next;
         }
     }
@@ -240,41 +242,41 @@ static bool write_fetched(const struct kiln__program *program)
 {
     const struct kiln__programs *programs = program->owner;
     const struct kiln__span binary = {program->binary, program->binary_length};
-    return kiln__keep_bytes(programs->store, &programs->device.info, &program->key, program->kernel,
-                            &binary);
+    return kiln__store_entry_bytes(programs->store, &programs->device.info, &program->key,
+                                   program->kernel, &binary);
 }
 
 /* While nothing of the process is launched. */
 static bool fetch_and_write(const struct kiln__program *program)
 {
     const struct kiln__programs *programs = program->owner;
-    kiln__gate_close();
-    bool idle = !kiln__gate_finish();
-    bool kept = idle && kiln__keep_binary(programs->store, &programs->device, program->cl,
-                                          &program->key, program->kernel);
-    kiln__gate_open();
+    kiln__interlock_close();
+    bool idle = !kiln__interlock_finish();
+    bool kept = idle && kiln__store_entry_binary(programs->store, &programs->device, program->cl,
+                                                 &program->key, program->kernel);
+    kiln__interlock_open();
     if (!idle)
         kiln__store_failed(programs->store);
     return kept;
 }
 
-static void store_each(struct kiln__storing *storing, struct kiln__program *list,
+static void store_each(struct kiln__store_thread *storing, struct kiln__program *list,
                        bool (*store)(const struct kiln__program *program))
 {
     while (list) {
         struct kiln__program *next = list->next_to_store;
-        settle(storing, list, store(list) ? STORED : FAILED);
+        store_thread_settle(storing, list, store(list) ? STORED : FAILED);
         list = next;
     }
 }
 
-/* Until somebody waits for it: see kiln__storing_sync(). */
-static void keep_for_later(struct kiln__storing *storing, struct kiln__program *list)
+/* Until somebody waits for it: see kiln__store_thread_sync(). */
+static void keep_for_later(struct kiln__store_thread *storing, struct kiln__program *list)
 {
     pthread_mutex_lock(&storing->mutex);
     for (struct kiln__program *next; list; list = next) {
         next = list->next_to_store;
-        append(&storing->kept, list, list);
+        store_thread_append(&storing->kept, list, list);
     }
     pthread_cond_broadcast(&storing->changed);
     pthread_mutex_unlock(&storing->mutex);
@@ -282,7 +284,7 @@ static void keep_for_later(struct kiln__storing *storing, struct kiln__program *
 
 /* ---- the thread ---- */
 
-static int64_t gathered_at(const struct kiln__storing *storing)
+static int64_t gathered_at(const struct kiln__store_thread *storing)
 {
     int64_t soon = storing->last_added + GATHER_NS;
     int64_t latest = storing->first_added + GATHER_MOST_NS;
@@ -290,28 +292,28 @@ static int64_t gathered_at(const struct kiln__storing *storing)
 }
 
 /* More may come right away, as from a batch that runs for the first time. The mutex is held. */
-static void gather(struct kiln__storing *storing)
+static void store_thread_gather(struct kiln__store_thread *storing)
 {
-    while (!storing->hurries && !storing->ending && now() < gathered_at(storing))
+    while (!storing->hurries && !storing->ending && store_thread_now() < gathered_at(storing))
         wait_until(storing, gathered_at(storing));
 }
 
 /* All that has gathered, or NULL when it is time to end. The mutex is held. */
-static struct kiln__program *take(struct kiln__storing *storing)
+static struct kiln__program *store_thread_take(struct kiln__store_thread *storing)
 {
     while (!storing->waiting.first && !storing->ending)
         pthread_cond_wait(&storing->changed, &storing->mutex);
     if (storing->waiting.first && is_late(storing) && !storing->no_process)
-        gather(storing);
+        store_thread_gather(storing);
     return take_all(&storing->waiting);
 }
 
-static void *work(void *user)
+static void *store_thread_work(void *user)
 {
-    struct kiln__storing *storing = user;
+    struct kiln__store_thread *storing = user;
     struct kiln__program *list;
     pthread_mutex_lock(&storing->mutex);
-    while ((list = take(storing))) {
+    while ((list = store_thread_take(storing))) {
         pthread_mutex_unlock(&storing->mutex);
         if (!is_late(storing))
             store_each(storing, list, write_fetched);
@@ -331,13 +333,13 @@ static void *work(void *user)
 
 /* The program's signals are the program's: none is handled here. That also keeps a write beyond the
  * limit on file sizes an error, where SIGXFSZ would end the process. The mutex is held. */
-static bool start_thread(struct kiln__storing *storing)
+static bool start_thread(struct kiln__store_thread *storing)
 {
     sigset_t every, before;
     sigfillset(&every);
     if (pthread_sigmask(SIG_SETMASK, &every, &before))
         return false;
-    storing->started = !pthread_create(&storing->thread, NULL, work, storing);
+    storing->started = !pthread_create(&storing->thread, NULL, store_thread_work, storing);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return storing->started;
 }
@@ -351,7 +353,7 @@ static bool waits_for_all(void)
 }
 
 /* Whether nothing is lost if the process ends now. The mutex is held. */
-static bool is_done(const struct kiln__storing *storing, bool forever)
+static bool is_done(const struct kiln__store_thread *storing, bool forever)
 {
     return !storing->started || storing->ended ||
            (!forever && storing->answers >= 0 && !storing->waiting.first);
@@ -359,7 +361,7 @@ static bool is_done(const struct kiln__storing *storing, bool forever)
 
 /* Has the thread end; from then on nothing is added. What a process has been given it goes on with.
  * The mutex is held. */
-static void stop(struct kiln__storing *storing)
+static void store_thread_stop(struct kiln__store_thread *storing)
 {
     storing->ending = storing->giving_up = true;
     if (storing->answers >= 0)
@@ -367,7 +369,7 @@ static void stop(struct kiln__storing *storing)
     pthread_cond_broadcast(&storing->changed);
 }
 
-static void join(struct kiln__storing *storing)
+static void store_thread_join(struct kiln__store_thread *storing)
 {
     bool joins = storing->started && !storing->joined;
     storing->joined = true;
@@ -377,22 +379,22 @@ static void join(struct kiln__storing *storing)
 
 /* At the end of the process: whatever the thread may be waiting for then, it stays there. It calls
  * nothing that is taken down. */
-static void end_late(struct kiln__storing *storing)
+static void end_late(struct kiln__store_thread *storing)
 {
     bool forever = waits_for_all();
-    int64_t until = now() + LONGEST_END_NS;
+    int64_t until = store_thread_now() + LONGEST_END_NS;
     pthread_mutex_lock(&storing->mutex);
     storing->ending = true;
     storing->hurries += forever;
     storing->giving_up = is_late(storing) && !forever;
     pthread_cond_broadcast(&storing->changed);
-    while (!is_done(storing, forever) && (forever || now() < until))
-        wait_until(storing, forever ? now() + LONGEST_END_NS : until);
-    stop(storing);
+    while (!is_done(storing, forever) && (forever || store_thread_now() < until))
+        wait_until(storing, forever ? store_thread_now() + LONGEST_END_NS : until);
+    store_thread_stop(storing);
     bool ended = storing->ended;
     pthread_mutex_unlock(&storing->mutex);
     if (ended)
-        join(storing);
+        store_thread_join(storing);
 }
 
 static void end_all(void)
@@ -400,12 +402,12 @@ static void end_all(void)
     if (process != getpid())
         return;
     pthread_mutex_lock(&all_mutex);
-    for (struct kiln__storing *storing = all; storing; storing = storing->next)
+    for (struct kiln__store_thread *storing = all; storing; storing = storing->next)
         end_late(storing);
     pthread_mutex_unlock(&all_mutex);
 }
 
-void kiln__storing_guard_exit(enum kiln__storing_guard after)
+void kiln__store_thread_guard_exit(enum kiln__store_thread_guard after)
 {
     static atomic_uint guarded;
     if (!(atomic_fetch_or(&guarded, after) & after))
@@ -413,27 +415,27 @@ void kiln__storing_guard_exit(enum kiln__storing_guard after)
 }
 
 /* With its context. */
-static void end(struct kiln__storing *storing)
+static void store_thread_end(struct kiln__store_thread *storing)
 {
     bool forever = waits_for_all();
-    int64_t until = now() + LONGEST_END_NS;
+    int64_t until = store_thread_now() + LONGEST_END_NS;
     if (forever)
-        kiln__storing_sync(storing);
+        kiln__store_thread_sync(storing);
     pthread_mutex_lock(&storing->mutex);
     storing->ending = true;
     storing->hurries++;
     pthread_cond_broadcast(&storing->changed);
-    while (storing->started && !storing->ended && now() < until)
+    while (storing->started && !storing->ended && store_thread_now() < until)
         wait_until(storing, until);
-    stop(storing);
+    store_thread_stop(storing);
     pthread_mutex_unlock(&storing->mutex);
-    join(storing);
+    store_thread_join(storing);
     settle_all(storing, take_all(&storing->kept), LEFT);
 }
 
 /* ---- from outside ---- */
 
-static bool init_locks(struct kiln__storing *storing)
+static bool init_locks(struct kiln__store_thread *storing)
 {
     pthread_condattr_t clock;
     if (pthread_condattr_init(&clock))
@@ -448,10 +450,11 @@ static bool init_locks(struct kiln__storing *storing)
     return made;
 }
 
-struct kiln__storing *kiln__storing_create(struct kiln__programs *programs, const char *folder)
+struct kiln__store_thread *kiln__store_thread_create(struct kiln__programs *programs,
+                                                     const char *folder)
 {
     char path[PATH_MAX]; /* a program may change its folder */
-    struct kiln__storing *storing = calloc(1, sizeof *storing);
+    struct kiln__store_thread *storing = calloc(1, sizeof *storing);
     if (!storing || !init_locks(storing)) {
         free(storing);
         return NULL;
@@ -466,27 +469,27 @@ struct kiln__storing *kiln__storing_create(struct kiln__programs *programs, cons
     storing->next = all;
     all = storing;
     pthread_mutex_unlock(&all_mutex);
-    kiln__storing_guard_exit(KILN__GUARD_LOADED);
+    kiln__store_thread_guard_exit(KILN__GUARD_LOADED);
     return storing;
 }
 
-static void take_out(struct kiln__storing *storing)
+static void take_out(struct kiln__store_thread *storing)
 {
     pthread_mutex_lock(&all_mutex);
-    struct kiln__storing **at = &all;
+    struct kiln__store_thread **at = &all;
     while (*at != storing)
         at = &(*at)->next;
     *at = storing->next;
     pthread_mutex_unlock(&all_mutex);
 }
 
-void kiln__storing_destroy(struct kiln__storing *storing)
+void kiln__store_thread_destroy(struct kiln__store_thread *storing)
 {
     if (!storing)
         return;
     if (storing->pid == getpid()) {
         take_out(storing);
-        end(storing);
+        store_thread_end(storing);
         if (storing->left)
             KILN__LOG(KILN__LOG_INFO, "%llu kernels were not stored when the context ended",
                       (unsigned long long)storing->left);
@@ -497,17 +500,17 @@ void kiln__storing_destroy(struct kiln__storing *storing)
     free(storing);
 }
 
-bool kiln__storing_add(struct kiln__storing *storing, struct kiln__program *program)
+bool kiln__store_thread_add(struct kiln__store_thread *storing, struct kiln__program *program)
 {
     if (storing->pid != getpid())
         return false;
     pthread_mutex_lock(&storing->mutex);
     bool runs = !storing->ending && (storing->started || start_thread(storing));
     if (runs) {
-        storing->last_added = now();
+        storing->last_added = store_thread_now();
         if (!storing->waiting.first)
             storing->first_added = storing->last_added;
-        append(&storing->waiting, program, program);
+        store_thread_append(&storing->waiting, program, program);
         storing->added++;
         pthread_cond_broadcast(&storing->changed);
     }
@@ -515,7 +518,7 @@ bool kiln__storing_add(struct kiln__storing *storing, struct kiln__program *prog
     return runs;
 }
 
-void kiln__storing_sync(struct kiln__storing *storing)
+void kiln__store_thread_sync(struct kiln__store_thread *storing)
 {
     if (storing->pid != getpid())
         return;
@@ -535,12 +538,12 @@ void kiln__storing_sync(struct kiln__storing *storing)
     pthread_mutex_unlock(&storing->mutex);
 }
 
-const char *kiln__storing_folder(const struct kiln__storing *storing)
+const char *kiln__store_thread_folder(const struct kiln__store_thread *storing)
 {
     return storing->folder;
 }
 
-uint64_t kiln__storing_pending(struct kiln__storing *storing)
+uint64_t kiln__store_thread_pending(struct kiln__store_thread *storing)
 {
     if (storing->pid != getpid())
         return 0;

@@ -14,31 +14,32 @@
 
 #include "programs/program_state.h"
 
-struct kiln__storing;
+struct kiln__store_thread;
 
 /* `folder` is where the store is. NULL: out of memory. */
-struct kiln__storing *kiln__storing_create(struct kiln__programs *programs, const char *folder);
+struct kiln__store_thread *kiln__store_thread_create(struct kiln__programs *programs,
+                                                     const char *folder);
 
 /* Wait for what is left, a second at most ($KILN_CACHE_WAIT: for all), say what was not stored, and
  * end. In a child of fork, where there is no thread, at once. */
-void kiln__storing_destroy(struct kiln__storing *storing);
+void kiln__store_thread_destroy(struct kiln__store_thread *storing);
 
 /* The program stays until it is stored or the storing ends. False: nothing is stored any more. */
-bool kiln__storing_add(struct kiln__storing *storing, struct kiln__program *program);
+bool kiln__store_thread_add(struct kiln__store_thread *storing, struct kiln__program *program);
 
 /* Wait until all that was added is stored, or is known not to be. */
-void kiln__storing_sync(struct kiln__storing *storing);
+void kiln__store_thread_sync(struct kiln__store_thread *storing);
 
 /* Where the store is, absolute. NULL: nowhere. Owner: the storing. */
-const char *kiln__storing_folder(const struct kiln__storing *storing);
+const char *kiln__store_thread_folder(const struct kiln__store_thread *storing);
 
 /* How many programs are to be stored still. */
-uint64_t kiln__storing_pending(struct kiln__storing *storing);
+uint64_t kiln__store_thread_pending(struct kiln__store_thread *storing);
 
 /* Have all storing end before the driver is taken down at the end of the process: what is released
  * after that stores nothing. Handlers run in reverse order, and a driver adds its own while it is
  * loaded and when it compiles for the first time: so one of kiln's is added after each, once. */
-enum kiln__storing_guard { KILN__GUARD_LOADED = 1, KILN__GUARD_COMPILED = 2 };
-void kiln__storing_guard_exit(enum kiln__storing_guard after);
+enum kiln__store_thread_guard { KILN__GUARD_LOADED = 1, KILN__GUARD_COMPILED = 2 };
+void kiln__store_thread_guard_exit(enum kiln__store_thread_guard after);
 
 #endif

@@ -31,7 +31,7 @@ void kiln__batch_begin(kiln_batch *batch)
     kiln__index_clear(&batch->exports);
     batch->reads.count = 0;
     batch->graph.nodes.count = batch->graph.requests.count = 0;
-    batch->graph.alike = false;
+    batch->graph.batch_invariant = false;
     batch->graph.labels = batch->bindings.labels = &batch->labels;
     kiln__labels_clear(&batch->labels);
     batch->operations = 0;
@@ -112,7 +112,7 @@ const struct kiln__node *kiln__batch_floating(kiln_batch *batch, kiln_tensor ten
     return NULL;
 }
 
-static kiln_tensor append(kiln_batch *batch, const struct kiln__node *node, const char *call)
+static kiln_tensor batch_append(kiln_batch *batch, const struct kiln__node *node, const char *call)
 {
     uint32_t index;
     struct kiln__label *label = kiln__vector_push(&batch->labels.nodes);
@@ -138,7 +138,7 @@ static uint32_t widened(kiln_batch *batch, const struct kiln__node *node, unsign
     struct kiln__node cast = {.kind = KILN__CAST, .type = computed, .n_inputs = 1};
     cast.shape = input->shape;
     cast.input[0] = node->input[k];
-    return kiln__tensor_index(append(batch, &cast, call));
+    return kiln__tensor_index(batch_append(batch, &cast, call));
 }
 
 kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node, const char *call)
@@ -148,7 +148,7 @@ kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node,
         own.input[k] = widened(batch, node, k, call);
     if (batch->error.status)
         return (kiln_tensor){0};
-    return append(batch, &own, call);
+    return batch_append(batch, &own, call);
 }
 
 /* ---- asking ---- */

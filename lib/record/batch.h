@@ -19,7 +19,7 @@ struct kiln__lease {
     const struct kiln__plan *plan;
     struct kiln__executable *executable; /* NULL: it needs more memory than there may be */
     bool checked;
-    bool meanwhile; /* its kernels are not the plan's own: those are being compiled */
+    bool interim; /* its kernels are not the plan's own: those are being compiled */
 };
 
 struct kiln_batch {
@@ -27,7 +27,7 @@ struct kiln_batch {
     const kiln_device_info *device; /* what it will run on */
     /* Whether gradients of attention of this type, with so many columns at most, are recorded as
      * slopes (graph/attention_backward.h): the device has kernels for them. NULL: none are. */
-    bool (*takes_slopes)(const kiln_batch *batch, kiln_type type, size_t columns);
+    bool (*takes_attention_backward)(const kiln_batch *batch, kiln_type type, size_t columns);
     uint32_t serial;              /* of this recording; part of every tensor's id */
     struct kiln__error error;     /* the first one */
     struct kiln__error run_error; /* of the last call that ran or asked about it; no run is refused
@@ -55,9 +55,10 @@ struct kiln_batch {
     } operands[3];
 
     /* What running it leaves here (api/api_batch.c). */
-    struct kiln__lease lease;  /* plan and kernels; empty until needed */
-    struct kiln__parts *parts; /* that it runs in; NULL: it fits into the memory that there is */
-    struct kiln__run *last;    /* the latest run, or NULL */
+    struct kiln__lease lease; /* plan and kernels; empty until needed */
+    struct kiln__micro_batches
+        *parts;             /* that it runs in; NULL: it fits into the memory that there is */
+    struct kiln__run *last; /* the latest run, or NULL */
 };
 
 /* Start an empty recording: earlier tensors are no longer valid. */

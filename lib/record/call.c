@@ -41,10 +41,10 @@ void kiln__call_end(kiln_batch **batch)
         kiln__error_speaker(NULL);
 }
 
-void kiln__call_apart(kiln_batch *batch)
+void kiln__call_unnamed(kiln_batch *batch)
 {
     if (batch->labels.calls.count)
-        batch->labels.calls.items[batch->labels.calls.count - 1].apart = true;
+        batch->labels.calls.items[batch->labels.calls.count - 1].unnamed = true;
 }
 
 void kiln__call_for(kiln_batch *batch, const char *what, uint32_t node, uint32_t scope)
@@ -77,7 +77,7 @@ void kiln__call_operand(kiln_batch *batch, const char *word, uint32_t node)
 /* ---- names ---- */
 
 /* What stands for a name; false without memory. */
-static bool keep(kiln_batch *batch, const char *name, const char *call, uint32_t *kept)
+static bool call_keep(kiln_batch *batch, const char *name, const char *call, uint32_t *kept)
 {
     *kept = kiln__labels_keep(&batch->labels, name);
     if (batch->labels.names.failed)
@@ -88,7 +88,8 @@ static bool keep(kiln_batch *batch, const char *name, const char *call, uint32_t
 kiln_tensor kiln_name(kiln_batch *batch, kiln_tensor tensor, const char *name)
 {
     uint32_t kept;
-    if (!kiln__batch_node(batch, tensor, __func__, "tensor") || !keep(batch, name, __func__, &kept))
+    if (!kiln__batch_node(batch, tensor, __func__, "tensor") ||
+        !call_keep(batch, name, __func__, &kept))
         return (kiln_tensor){0};
     struct kiln__label *label = &batch->labels.nodes.items[kiln__tensor_index(tensor)];
     struct kiln__called *called = label->call ? &batch->labels.calls.items[label->call - 1] : NULL;
@@ -101,7 +102,7 @@ kiln_tensor kiln_name(kiln_batch *batch, kiln_tensor tensor, const char *name)
 kiln_status kiln_name_calls(kiln_batch *batch, const char *name)
 {
     uint32_t kept;
-    if (kiln__batch_is_open(batch, __func__) && keep(batch, name, __func__, &kept))
+    if (kiln__batch_is_open(batch, __func__) && call_keep(batch, name, __func__, &kept))
         batch->labels.scope = kept;
     return kiln_batch_status(batch);
 }

@@ -15,7 +15,7 @@ void kiln__call_end(kiln_batch **batch);
         kiln__call_begin(batch, __func__)
 
 /* Each result of the call that is being recorded has a name for itself. */
-void kiln__call_apart(kiln_batch *batch);
+void kiln__call_unnamed(kiln_batch *batch);
 
 /* What is recorded from now on is called "`what` NAME" after a node; where that has no name, as in
  * `scope`. */

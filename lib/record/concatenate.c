@@ -27,7 +27,7 @@ static kiln_tensor record_place(kiln_batch *batch, const char *call, kiln_tensor
     const struct kiln__node *node = kiln__batch_node(batch, part, call, "part");
     if (!node)
         return none;
-    struct kiln__node place = {.kind = KILN__PLACE, .type = node->type, .n_inputs = 1};
+    struct kiln__node place = {.kind = KILN__INSERT_SLICE, .type = node->type, .n_inputs = 1};
     place.shape = *shape;
     place.view = *view;
     place.input[0] = kiln__tensor_index(part);
@@ -76,8 +76,8 @@ static bool reaches(int64_t from, int64_t by, size_t count, size_t extent)
     return count == 1 || count - 1 <= room / size;
 }
 
-kiln_tensor kiln_place(kiln_batch *batch, kiln_tensor x, kiln_tensor part, const int64_t *start,
-                       const int64_t *step)
+kiln_tensor kiln_insert_slice(kiln_batch *batch, kiln_tensor x, kiln_tensor part,
+                              const int64_t *start, const int64_t *step)
 {
     KILN__CALL(batch);
     const struct kiln__node *base = kiln__batch_node(batch, x, __func__, "x");
@@ -205,8 +205,8 @@ static bool add_extent(kiln_batch *batch, const char *call, const kiln_tensor *p
 }
 
 /* The first part needs nothing below it: all together cover everything. */
-static kiln_tensor join(kiln_batch *batch, const char *call, size_t n, const kiln_tensor *parts,
-                        uint32_t axis)
+static kiln_tensor concatenate_join(kiln_batch *batch, const char *call, size_t n,
+                                    const kiln_tensor *parts, uint32_t axis)
 {
     struct kiln__shape shape = part_node(batch, call, parts, 0)->shape;
     kiln_tensor whole = none;
@@ -235,7 +235,7 @@ kiln_tensor kiln_concat(kiln_batch *batch, size_t n, const kiln_tensor *parts, i
     const struct kiln__node *first = part_node(batch, __func__, parts, 0);
     if (!first || !kiln__find_axis(batch, __func__, axis, first->shape.rank, &at))
         return none;
-    return join(batch, __func__, n, parts, at);
+    return concatenate_join(batch, __func__, n, parts, at);
 }
 
 /* `part` with a dimension of 1 at `axis`. */
@@ -278,7 +278,7 @@ kiln_tensor kiln_stack(kiln_batch *batch, size_t n, const kiln_tensor *parts, in
         else
             deep[i] = deepen(batch, parts[i], &shape, at);
     }
-    kiln_tensor whole = batch->error.status ? none : join(batch, __func__, n, deep, at);
+    kiln_tensor whole = batch->error.status ? none : concatenate_join(batch, __func__, n, deep, at);
     free(deep);
     return whole;
 }

@@ -20,7 +20,7 @@ struct call {
     kiln_tensor inside;
 };
 
-static bool begin(struct call *call, kiln_tensor x, kiln_tensor indices)
+static bool elements_begin(struct call *call, kiln_tensor x, kiln_tensor indices)
 {
     const struct kiln__node *data = kiln__batch_node(call->batch, x, call->name, "x");
     const struct kiln__node *where =
@@ -36,7 +36,7 @@ static bool begin(struct call *call, kiln_tensor x, kiln_tensor indices)
     return !call->batch->error.status;
 }
 
-static kiln_tensor integer(const struct call *call, size_t value)
+static kiln_tensor elements_integer(const struct call *call, size_t value)
 {
     return kiln_constant(call->batch, KILN_I32, (double)value);
 }
@@ -45,7 +45,7 @@ static kiln_tensor integer(const struct call *call, size_t value)
 static void add_positions(struct call *call, kiln_tensor positions, size_t stride)
 {
     kiln_tensor by =
-        stride == 1 ? positions : kiln_mul(call->batch, positions, integer(call, stride));
+        stride == 1 ? positions : kiln_mul(call->batch, positions, elements_integer(call, stride));
     call->numbers = call->numbers.id ? kiln_add(call->batch, call->numbers, by) : by;
 }
 
@@ -60,8 +60,8 @@ static void add_indices(struct call *call, kiln_tensor indices, size_t extent, s
 {
     kiln_batch *batch = call->batch;
     kiln_tensor inside =
-        kiln_logical_and(batch, kiln_greater_equal(batch, indices, integer(call, 0)),
-                         kiln_less(batch, indices, integer(call, extent)));
+        kiln_logical_and(batch, kiln_greater_equal(batch, indices, elements_integer(call, 0)),
+                         kiln_less(batch, indices, elements_integer(call, extent)));
     call->inside = call->inside.id ? kiln_logical_and(batch, call->inside, inside) : inside;
     add_positions(call, indices, stride);
 }
@@ -113,7 +113,7 @@ static bool number_elements(struct call *call, kiln_tensor x, kiln_tensor indice
                             kiln_tensor *numbers)
 {
     uint32_t at;
-    if (!begin(call, x, indices) ||
+    if (!elements_begin(call, x, indices) ||
         !kiln__find_axis(call->batch, call->name, axis, call->x.rank, &at) ||
         !check_elements(call, at))
         return false;
@@ -214,7 +214,7 @@ static bool number_parts(struct call *call, kiln_tensor x, kiln_tensor indices, 
                          uint32_t *to, kiln_tensor *numbers)
 {
     uint32_t depth;
-    if (!begin(call, x, indices) || !check_parts(call, batch_dims, &depth))
+    if (!elements_begin(call, x, indices) || !check_parts(call, batch_dims, &depth))
         return false;
     *to = (uint32_t)batch_dims + depth;
     indices = whole(call, indices);

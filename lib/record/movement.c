@@ -8,8 +8,8 @@
 static const kiln_tensor none = {0};
 
 /* A node over one input, of its type, with the shape left to fill in. */
-static bool start(kiln_batch *batch, kiln_tensor x, const char *call, enum kiln__kind kind,
-                  unsigned op, struct kiln__node *node)
+static bool movement_start(kiln_batch *batch, kiln_tensor x, const char *call, enum kiln__kind kind,
+                           unsigned op, struct kiln__node *node)
 {
     const struct kiln__node *input = kiln__batch_node(batch, x, call, "x");
     if (!input)
@@ -26,7 +26,7 @@ kiln_tensor kiln_reshape(kiln_batch *batch, kiln_tensor x, size_t rank, const si
     KILN__CALL(batch);
     struct kiln__node node;
     struct kiln__shape shape;
-    if (!start(batch, x, __func__, KILN__RESHAPE, 0, &node) ||
+    if (!movement_start(batch, x, __func__, KILN__RESHAPE, 0, &node) ||
         !kiln__check_dims(batch, __func__, rank, dims, &shape))
         return none;
     if (kiln__shape_count(&shape) != kiln__shape_count(&node.shape)) {
@@ -66,7 +66,7 @@ kiln_tensor kiln_transpose(kiln_batch *batch, kiln_tensor x, const size_t *axes)
     KILN__CALL(batch);
     struct kiln__node node;
     size_t order[KILN_MAX_RANK];
-    if (!start(batch, x, __func__, KILN__VIEW, KILN__TRANSPOSE, &node))
+    if (!movement_start(batch, x, __func__, KILN__VIEW, KILN__TRANSPOSE, &node))
         return none;
     struct kiln__shape from = node.shape;
     if (!read_order(batch, &from, axes, order))
@@ -109,18 +109,18 @@ static void refuse_slice(kiln_batch *batch, const char *call, const struct kiln_
 }
 
 /* A bound as numpy takes it: from the end if it is negative, and no further than the ends. */
-static int64_t clip(int64_t bound, int64_t step, size_t extent)
+static int64_t movement_clip(int64_t bound, int64_t step, size_t extent)
 {
     int64_t least = step < 0 ? -1 : 0, most = (int64_t)extent - (step < 0);
     bound += bound < 0 ? (int64_t)extent : 0;
     return bound < least ? least : bound > most ? most : bound;
 }
 
-static kiln_tensor slice(kiln_batch *batch, const char *call, bool clips, kiln_tensor x,
-                         const int64_t *from, const int64_t *stop, const int64_t *step)
+static kiln_tensor movement_slice(kiln_batch *batch, const char *call, bool clips, kiln_tensor x,
+                                  const int64_t *from, const int64_t *stop, const int64_t *step)
 {
     struct kiln__node node;
-    if (!start(batch, x, call, KILN__VIEW, KILN__SLICE, &node))
+    if (!movement_start(batch, x, call, KILN__VIEW, KILN__SLICE, &node))
         return none;
     if (node.shape.rank && (!from || !stop)) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
@@ -130,8 +130,8 @@ static kiln_tensor slice(kiln_batch *batch, const char *call, bool clips, kiln_t
     for (uint32_t d = 0; d < node.shape.rank; d++) {
         size_t extent = node.shape.dims[d];
         int64_t by = step ? step[d] : 1;
-        int64_t first = clips ? clip(from[d], by, extent) : from[d];
-        int64_t end = clips ? clip(stop[d], by, extent) : stop[d];
+        int64_t first = clips ? movement_clip(from[d], by, extent) : from[d];
+        int64_t end = clips ? movement_clip(stop[d], by, extent) : stop[d];
         int64_t count = clips && first < 0 && by ? 0 : count_slice(first, end, by, extent);
         if (count < 0) {
             refuse_slice(batch, call, &node.shape, d, from[d], stop[d], by);
@@ -149,14 +149,14 @@ kiln_tensor kiln_slice(kiln_batch *batch, kiln_tensor x, const int64_t *from, co
                        const int64_t *step)
 {
     KILN__CALL(batch);
-    return slice(batch, __func__, false, x, from, stop, step);
+    return movement_slice(batch, __func__, false, x, from, stop, step);
 }
 
 kiln_tensor kiln_slice_clipped(kiln_batch *batch, kiln_tensor x, const int64_t *from,
                                const int64_t *stop, const int64_t *step)
 {
     KILN__CALL(batch);
-    return slice(batch, __func__, true, x, from, stop, step);
+    return movement_slice(batch, __func__, true, x, from, stop, step);
 }
 
 kiln_tensor kiln_broadcast(kiln_batch *batch, kiln_tensor x, size_t rank, const size_t *dims)
@@ -164,7 +164,7 @@ kiln_tensor kiln_broadcast(kiln_batch *batch, kiln_tensor x, size_t rank, const 
     KILN__CALL(batch);
     struct kiln__node node;
     struct kiln__shape shape, both;
-    if (!start(batch, x, __func__, KILN__VIEW, KILN__BROADCAST, &node) ||
+    if (!movement_start(batch, x, __func__, KILN__VIEW, KILN__BROADCAST, &node) ||
         !kiln__check_dims(batch, __func__, rank, dims, &shape))
         return none;
     struct kiln__shape from = node.shape;
@@ -225,7 +225,7 @@ kiln_tensor kiln_windows(kiln_batch *batch, kiln_tensor x, size_t axis, size_t n
 {
     KILN__CALL(batch);
     struct kiln__node node;
-    if (!start(batch, x, __func__, KILN__VIEW, KILN__WINDOWS, &node))
+    if (!movement_start(batch, x, __func__, KILN__VIEW, KILN__WINDOWS, &node))
         return none;
     const struct kiln__shape from = node.shape;
     if (!check_window_axes(batch, &from, axis, n, size))

@@ -17,8 +17,8 @@ struct operand {
 
 /* Bring an operand to two dimensions or more: a vector is a row on the left, a column on the
  * right. */
-static bool prepare(kiln_batch *batch, const char *call, const char *name, bool left,
-                    bool transposed, struct operand *operand)
+static bool product_prepare(kiln_batch *batch, const char *call, const char *name, bool left,
+                            bool transposed, struct operand *operand)
 {
     const struct kiln__node *node = kiln__batch_floating(batch, operand->tensor, call, name);
     if (!node)
@@ -119,8 +119,8 @@ kiln_tensor kiln__record_matmul(kiln_batch *batch, const char *call, kiln_tensor
     bool row = x && x->shape.rank == 1;
     const struct kiln__node *y = x ? kiln__batch_node(batch, b, call, "b") : NULL;
     bool column = y && y->shape.rank == 1;
-    if (!y || !prepare(batch, call, "a", true, transpose_a, &left) ||
-        !prepare(batch, call, "b", false, transpose_b, &right))
+    if (!y || !product_prepare(batch, call, "a", true, transpose_a, &left) ||
+        !product_prepare(batch, call, "b", false, transpose_b, &right))
         return none;
     return drop_vectors(batch, record_product(batch, call, &left, &right), row, column);
 }

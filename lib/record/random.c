@@ -113,8 +113,8 @@ static kiln_tensor fraction(kiln_batch *batch, kiln_tensor word, const char *cal
 
 /* The numbers of a shape's elements; the empty tensor, with the error recorded, if the arguments
  * are wrong. */
-static kiln_tensor begin(kiln_batch *batch, size_t rank, const size_t *dims, kiln_tensor key,
-                         const char *call)
+static kiln_tensor random_begin(kiln_batch *batch, size_t rank, const size_t *dims, kiln_tensor key,
+                                const char *call)
 {
     struct kiln__shape shape;
     if (!check_key(batch, key, call) ||
@@ -132,14 +132,14 @@ static kiln_tensor begin(kiln_batch *batch, size_t rank, const size_t *dims, kil
 kiln_tensor kiln_random_uniform(kiln_batch *batch, size_t rank, const size_t *dims, kiln_tensor key)
 {
     KILN__CALL(batch);
-    kiln_tensor numbers = begin(batch, rank, dims, key, __func__);
+    kiln_tensor numbers = random_begin(batch, rank, dims, key, __func__);
     return numbers.id ? fraction(batch, draw(batch, 0, numbers, key, __func__), __func__) : none;
 }
 
 kiln_tensor kiln_random_normal(kiln_batch *batch, size_t rank, const size_t *dims, kiln_tensor key)
 {
     KILN__CALL(batch);
-    kiln_tensor numbers = begin(batch, rank, dims, key, __func__);
+    kiln_tensor numbers = random_begin(batch, rank, dims, key, __func__);
     if (!numbers.id)
         return none;
     kiln_tensor one = kiln_constant(batch, KILN_F32, 1);
@@ -164,7 +164,7 @@ kiln_tensor kiln_dropout(kiln_batch *batch, kiln_tensor x, double probability, k
     if (batch->error.status)
         return none;
     const struct kiln__shape shape = node->shape; /* recording moves nodes */
-    kiln_tensor numbers = begin(batch, shape.rank, shape.dims, key, __func__);
+    kiln_tensor numbers = random_begin(batch, shape.rank, shape.dims, key, __func__);
     if (!numbers.id)
         return none;
     kiln_tensor drawn = fraction(batch, draw(batch, 0, numbers, key, __func__), __func__);

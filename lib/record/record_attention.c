@@ -111,8 +111,8 @@ static bool extend(kiln_batch *batch, const char *call, const struct kiln__shape
 }
 
 /* Bring an operand to the leading dimensions and to rows by columns. */
-static bool spread(kiln_batch *batch, const char *call, const struct kiln__shape *leading, size_t m,
-                   size_t n, unsigned i, struct operands *operands)
+static bool attention_spread(kiln_batch *batch, const char *call, const struct kiln__shape *leading,
+                             size_t m, size_t n, unsigned i, struct operands *operands)
 {
     struct kiln__shape shape, both, own = operands->shape[i];
     size_t rows = i == KILN__MASK ? m : last(&own, 2),
@@ -156,8 +156,8 @@ static uint8_t weights_type(const kiln_batch *batch, const struct operands *oper
     return same ? (uint8_t)type : 0;
 }
 
-static kiln_tensor record(kiln_batch *batch, const char *call, struct operands *operands,
-                          const kiln_attention_options *options)
+static kiln_tensor attention_record(kiln_batch *batch, const char *call, struct operands *operands,
+                                    const kiln_attention_options *options)
 {
     struct kiln__node node = {.kind = KILN__ATTENTION, .type = KILN_F32};
     struct kiln__attention attention;
@@ -177,7 +177,7 @@ static kiln_tensor record(kiln_batch *batch, const char *call, struct operands *
     node.attention = attention;
     node.op = weights_type(batch, operands);
     for (unsigned i = 0; i < operands->count; i++) {
-        if (!spread(batch, call, &common, m, n, i, operands))
+        if (!attention_spread(batch, call, &common, m, n, i, operands))
             return none;
         node.input[i] = kiln__tensor_index(operands->tensor[i]);
     }
@@ -193,6 +193,7 @@ kiln_tensor kiln_attention(kiln_batch *batch, kiln_tensor q, kiln_tensor k, kiln
     for (unsigned i = 0; i < operands.count; i++)
         if (!check_operand(batch, __func__, i, &operands))
             return none;
-    return check_sizes(batch, __func__, &operands) ? record(batch, __func__, &operands, options)
-                                                   : none;
+    return check_sizes(batch, __func__, &operands)
+               ? attention_record(batch, __func__, &operands, options)
+               : none;
 }

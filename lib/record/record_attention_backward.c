@@ -4,23 +4,24 @@
 
 #include "record/call.h"
 
-kiln_tensor kiln__record_slopes(kiln_batch *batch, const struct kiln__attention *how,
-                                uint8_t narrow, unsigned count, const kiln_tensor *inputs)
+kiln_tensor kiln__record_attention_backward(kiln_batch *batch, const struct kiln__attention *how,
+                                            uint8_t narrow, unsigned count,
+                                            const kiln_tensor *inputs)
 {
     const kiln_tensor none = {0};
     const char *call = "kiln_gradient";
-    struct kiln__node node = {.kind = KILN__SLOPES, .type = KILN_F32, .op = narrow};
+    struct kiln__node node = {.kind = KILN__ATTENTION_BACKWARD, .type = KILN_F32, .op = narrow};
     for (unsigned i = 0; i < count; i++) {
         const struct kiln__node *input = kiln__batch_node(batch, inputs[i], call, "of attention");
         if (!input)
             return none;
         node.input[node.n_inputs++] = kiln__tensor_index(inputs[i]);
-        if (i == KILN__OWN)
+        if (i == KILN__ROW_OPERAND)
             node.shape = input->shape;
-        else if (i == KILN__WALKED_OTHER && how->form == KILN__SLOPES_VALUES)
+        else if (i == KILN__OTHER_STREAMED_OPERAND && how->form == KILN__BACKWARD_VALUES)
             node.shape.dims[node.shape.rank - 1] = input->shape.dims[input->shape.rank - 1];
     }
-    if (how->form == KILN__SLOPES_SCALES)
+    if (how->form == KILN__BACKWARD_LOG_SUM_EXP)
         node.shape.dims[node.shape.rank - 1] = 1;
     node.attention = *how;
     return kiln__batch_record(batch, &node, call);

@@ -8,7 +8,8 @@
 
 /* how->form of these inputs (graph/attention_backward.h), all with the same leading dimensions;
  * narrow: the node's op. Errors are the batch's. */
-kiln_tensor kiln__record_slopes(kiln_batch *batch, const struct kiln__attention *how,
-                                uint8_t narrow, unsigned count, const kiln_tensor *inputs);
+kiln_tensor kiln__record_attention_backward(kiln_batch *batch, const struct kiln__attention *how,
+                                            uint8_t narrow, unsigned count,
+                                            const kiln_tensor *inputs);
 
 #endif

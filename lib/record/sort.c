@@ -8,7 +8,7 @@
 static const kiln_tensor none = {0};
 
 /* x with the axis and the last dimension exchanged; itself if that is the last one. */
-static kiln_tensor exchange(kiln_batch *batch, kiln_tensor x, uint32_t axis, uint32_t rank)
+static kiln_tensor sort_exchange(kiln_batch *batch, kiln_tensor x, uint32_t axis, uint32_t rank)
 {
     size_t order[KILN_MAX_RANK];
     for (uint32_t d = 0; d < rank; d++)
@@ -29,14 +29,14 @@ static kiln_tensor record_order(kiln_batch *batch, const char *call, kiln_tensor
                    call, input->shape.dims[*at]);
         return none;
     }
-    kiln_tensor lines = exchange(batch, x, *at, rank);
+    kiln_tensor lines = sort_exchange(batch, x, *at, rank);
     input = kiln__batch_node(batch, lines, call, "x");
     if (!input)
         return none;
     node.op = descending ? KILN__SORT_DESCENDING : KILN__SORT_ASCENDING;
     node.shape = input->shape;
     node.input[0] = kiln__tensor_index(lines);
-    return exchange(batch, kiln__batch_record(batch, &node, call), *at, rank);
+    return sort_exchange(batch, kiln__batch_record(batch, &node, call), *at, rank);
 }
 
 kiln_tensor kiln_argsort(kiln_batch *batch, kiln_tensor x, int axis, int descending)

@@ -71,7 +71,7 @@ kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank, const si
 }
 
 /* The batch holds the buffer from now on. */
-static bool hold(kiln_batch *batch, kiln_buffer *buffer, const char *call)
+static bool transfer_hold(kiln_batch *batch, kiln_buffer *buffer, const char *call)
 {
     if (!buffer)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: buffer is NULL", call);
@@ -114,7 +114,7 @@ static kiln_tensor find_import(const kiln_batch *batch, const kiln_buffer *buffe
 
 kiln_tensor kiln__record_import(kiln_batch *batch, kiln_buffer *buffer, const char *call)
 {
-    if (!kiln__batch_is_open(batch, call) || !hold(batch, buffer, call))
+    if (!kiln__batch_is_open(batch, call) || !transfer_hold(batch, buffer, call))
         return none;
     kiln_tensor known = find_import(batch, buffer);
     if (known.id)
@@ -242,7 +242,7 @@ kiln_status kiln_export(kiln_batch *batch, kiln_tensor tensor, kiln_buffer *buff
 {
     KILN__CALL(batch);
     const struct kiln__node *node = kiln__batch_node(batch, tensor, __func__, "tensor");
-    if (!node || !hold(batch, buffer, __func__))
+    if (!node || !transfer_hold(batch, buffer, __func__))
         return closed(batch);
     if (node->type != buffer->type)
         return kiln__fail(&batch->error, KILN_TYPE_MISMATCH,

@@ -30,11 +30,11 @@ static void bound_attention(const struct kiln__bounding *walk, const struct kiln
         *walk->failed = true;
 }
 
-static void bound_slopes(const struct kiln__bounding *walk, const struct kiln__node *node,
-                         double *result)
+static void bound_attention_backward(const struct kiln__bounding *walk,
+                                     const struct kiln__node *node, double *result)
 {
-    kiln__slopes_bound(walk->graph, node, walk->reference->values, walk->errors, walk->denormal,
-                       result);
+    kiln__attention_backward_bound(walk->graph, node, walk->reference->values, walk->errors,
+                                   walk->denormal, result);
 }
 
 static void bound_nothing(const struct kiln__bounding *walk, const struct kiln__node *node,
@@ -46,15 +46,23 @@ static void bound_nothing(const struct kiln__bounding *walk, const struct kiln__
 }
 
 static kiln__bound *const rules[] = {
-    [KILN__UPLOAD] = bound_nothing,        [KILN__IMPORT] = bound_nothing,
-    [KILN__CONSTANT] = bound_nothing,      [KILN__ELEMENTWISE] = kiln__bound_elementwise,
-    [KILN__CAST] = kiln__bound_cast,       [KILN__REDUCE] = kiln__bound_reduce,
-    [KILN__VIEW] = kiln__bound_view,       [KILN__RESHAPE] = kiln__bound_reshape,
-    [KILN__MATMUL] = kiln__bound_matmul,   [KILN__ATTENTION] = bound_attention,
-    [KILN__PLACE] = kiln__bound_place,     [KILN__IOTA] = bound_nothing,
-    [KILN__GATHER] = kiln__bound_gather,   [KILN__SCAN] = kiln__bound_scan,
-    [KILN__SCATTER] = kiln__bound_scatter, [KILN__SORT] = kiln__bound_sort,
-    [KILN__SLOPES] = bound_slopes,
+    [KILN__UPLOAD] = bound_nothing,
+    [KILN__IMPORT] = bound_nothing,
+    [KILN__CONSTANT] = bound_nothing,
+    [KILN__ELEMENTWISE] = kiln__bound_elementwise,
+    [KILN__CAST] = kiln__bound_cast,
+    [KILN__REDUCE] = kiln__bound_reduce,
+    [KILN__VIEW] = kiln__bound_view,
+    [KILN__RESHAPE] = kiln__bound_reshape,
+    [KILN__MATMUL] = kiln__bound_matmul,
+    [KILN__ATTENTION] = bound_attention,
+    [KILN__INSERT_SLICE] = kiln__bound_insert_slice,
+    [KILN__IOTA] = bound_nothing,
+    [KILN__GATHER] = kiln__bound_gather,
+    [KILN__SCAN] = kiln__bound_scan,
+    [KILN__SCATTER] = kiln__bound_scatter,
+    [KILN__SORT] = kiln__bound_sort,
+    [KILN__ATTENTION_BACKWARD] = bound_attention_backward,
 };
 
 /* A value beyond f32 is infinite on the device and not in the reference: what is computed from it

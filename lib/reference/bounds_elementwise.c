@@ -7,8 +7,8 @@
 
 /* The farthest that the row's function gets from its value at the centre when each operand moves
  * to either end: right for the rows that we have, which bend little or grow towards the ends. */
-static double spread(const struct kiln__elementwise_row *row, const double *values,
-                     const double *errors, bool integer, double centre)
+static double bounds_spread(const struct kiln__elementwise_row *row, const double *values,
+                            const double *errors, bool integer, double centre)
 {
     double farthest = 0;
     for (unsigned corner = 0; corner < 1u << row->arity; corner++) {
@@ -106,7 +106,7 @@ static double elementwise_error(const struct kiln__bounding *walk, const struct 
     if (isinf(error) || (integer && error == 0)) /* integers are exact */
         return error;
     double centre = row->host(values[0], values[1], values[2], integer);
-    double moved = spread(row, values, errors, integer, centre);
+    double moved = bounds_spread(row, values, errors, integer, centre);
     if (isinf(moved) || is_wild(node, values, errors))
         return INFINITY;
     if (!type->floating) {

@@ -16,8 +16,8 @@ void kiln__bound_view(const struct kiln__bounding *walk, const struct kiln__node
     }
 }
 
-void kiln__bound_place(const struct kiln__bounding *walk, const struct kiln__node *node,
-                       double *result)
+void kiln__bound_insert_slice(const struct kiln__bounding *walk, const struct kiln__node *node,
+                              double *result)
 {
     struct kiln__bounded part = kiln__bounded_operand(walk, node, 0);
     size_t index[KILN_MAX_RANK];

@@ -49,7 +49,7 @@ kiln__bound kiln__bound_scatter, kiln__bound_sort;
 kiln__bound kiln__bound_matmul;
 
 kiln__bound kiln__bound_view; /* bounds_movement.c */
-kiln__bound kiln__bound_place;
+kiln__bound kiln__bound_insert_slice;
 kiln__bound kiln__bound_gather;
 kiln__bound kiln__bound_reshape;
 

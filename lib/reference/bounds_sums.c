@@ -220,7 +220,7 @@ void kiln__bound_sort(const struct kiln__bounding *walk, const struct kiln__node
 static const double lost[] = {[KILN__PRODUCT_EXACT] = 0,
                               [KILN__PRODUCT_TF32] = 0x1p-9,
                               [KILN__PRODUCT_F32X3] = 0x1p-20,
-                              [KILN__PRODUCT_WHOLE] = 0};
+                              [KILN__PRODUCT_EXACT_INTEGER] = 0};
 
 static double product_error(const struct kiln__bounding *walk, const struct kiln__node *node,
                             struct kiln__bounded a, struct kiln__bounded b, size_t at, size_t bt,
@@ -235,7 +235,7 @@ static double product_error(const struct kiln__bounding *walk, const struct kiln
     }
     if (node->op == KILN__PRODUCT_F32X3 && total.endless)
         return INFINITY; /* what an infinity lacks in 11 bits is 0: times another one it is NaN */
-    if (node->op == KILN__PRODUCT_WHOLE && !total.broken)
+    if (node->op == KILN__PRODUCT_EXACT_INTEGER && !total.broken)
         return kiln__type_ulp(KILN_F32, total.magnitude) / 2;
     double error = summed_error(walk, &total);
     if (lost[node->op] > 0) /* of nothing, however much there is, nothing is lost */

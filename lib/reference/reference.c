@@ -180,7 +180,7 @@ static void evaluate_gather(const struct evaluator *e, const struct kiln__node *
     }
 }
 
-static double scattered(const struct kiln__node *node, double held, double value)
+static double reference_scattered(const struct kiln__node *node, double held, double value)
 {
     static const enum kiln__elementwise rows[] = {[KILN_SCATTER_ADD] = KILN__OP_add,
                                                   [KILN_SCATTER_MUL] = KILN__OP_mul,
@@ -203,8 +203,8 @@ static void evaluate_scatter(const struct evaluator *e, const struct kiln__node 
         size_t number = kiln__gathered_number(node, &node->shape, &indices->shape,
                                               e->values[node->input[KILN__SCATTER_INDICES]], i);
         if (number != SIZE_MAX)
-            result[number] =
-                scattered(node, result[number], e->values[node->input[KILN__SCATTER_VALUES]][i]);
+            result[number] = reference_scattered(node, result[number],
+                                                 e->values[node->input[KILN__SCATTER_VALUES]][i]);
     }
 }
 
@@ -289,22 +289,30 @@ static void evaluate_attention(const struct evaluator *e, const struct kiln__nod
     kiln__attention_evaluate(e->graph, node, e->values, result);
 }
 
-static void evaluate_slopes(const struct evaluator *e, const struct kiln__node *node,
-                            double *result)
+static void evaluate_attention_backward(const struct evaluator *e, const struct kiln__node *node,
+                                        double *result)
 {
-    kiln__slopes_evaluate(e->graph, node, e->values, result);
+    kiln__attention_backward_evaluate(e->graph, node, e->values, result);
 }
 
 static evaluate *const evaluators[] = {
-    [KILN__UPLOAD] = evaluate_input,      [KILN__IMPORT] = evaluate_input,
-    [KILN__CONSTANT] = evaluate_constant, [KILN__ELEMENTWISE] = evaluate_elementwise,
-    [KILN__CAST] = evaluate_cast,         [KILN__REDUCE] = evaluate_reduce,
-    [KILN__VIEW] = evaluate_view,         [KILN__RESHAPE] = evaluate_reshape,
-    [KILN__MATMUL] = evaluate_matmul,     [KILN__ATTENTION] = evaluate_attention,
-    [KILN__PLACE] = evaluate_place,       [KILN__IOTA] = evaluate_iota,
-    [KILN__GATHER] = evaluate_gather,     [KILN__SCAN] = evaluate_scan,
-    [KILN__SCATTER] = evaluate_scatter,   [KILN__SORT] = evaluate_sort,
-    [KILN__SLOPES] = evaluate_slopes,
+    [KILN__UPLOAD] = evaluate_input,
+    [KILN__IMPORT] = evaluate_input,
+    [KILN__CONSTANT] = evaluate_constant,
+    [KILN__ELEMENTWISE] = evaluate_elementwise,
+    [KILN__CAST] = evaluate_cast,
+    [KILN__REDUCE] = evaluate_reduce,
+    [KILN__VIEW] = evaluate_view,
+    [KILN__RESHAPE] = evaluate_reshape,
+    [KILN__MATMUL] = evaluate_matmul,
+    [KILN__ATTENTION] = evaluate_attention,
+    [KILN__INSERT_SLICE] = evaluate_place,
+    [KILN__IOTA] = evaluate_iota,
+    [KILN__GATHER] = evaluate_gather,
+    [KILN__SCAN] = evaluate_scan,
+    [KILN__SCATTER] = evaluate_scatter,
+    [KILN__SORT] = evaluate_sort,
+    [KILN__ATTENTION_BACKWARD] = evaluate_attention_backward,
 };
 
 bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inputs,

@@ -148,7 +148,7 @@ struct weights {
     double total, shift; /* shift: the sum's relative error */
 };
 
-static void weigh(const struct row *row, struct weights *weights)
+static void reference_attention_weigh(const struct row *row, struct weights *weights)
 {
     double peak = peak_of(row), spread = 0;
     weights->total = 0;
@@ -218,7 +218,7 @@ bool kiln__attention_bound(const struct kiln__graph *graph, const struct kiln__n
     for (size_t b = 0; b < size.batches && done; b++)
         for (size_t i = 0; i < size.m; i++) {
             struct row row = row_at(graph, node, values, errors, b, i);
-            weigh(&row, &weights);
+            reference_attention_weigh(&row, &weights);
             for (size_t c = 0; c < size.e; c++)
                 result[(b * size.m + i) * size.e + c] = mean_error(&row, &weights, c, denormal);
         }

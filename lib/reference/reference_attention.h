@@ -17,15 +17,17 @@ bool kiln__attention_bound(const struct kiln__graph *graph, const struct kiln__n
                            double *result);
 
 /* One matrix of a result in double precision: `inputs` as above, dense. */
-void kiln__slopes_evaluate_matrix(const struct kiln__node *node,
-                                  const struct kiln__attention_size *size,
-                                  const double *const inputs[KILN__MOST_INPUTS], double *result);
+void kiln__attention_backward_evaluate_matrix(const struct kiln__node *node,
+                                              const struct kiln__attention_size *size,
+                                              const double *const inputs[KILN__MOST_INPUTS],
+                                              double *result);
 
 /* As kiln__attention_evaluate() and kiln__attention_bound(). */
-void kiln__slopes_evaluate(const struct kiln__graph *graph, const struct kiln__node *node,
-                           double *const *values, double *result);
-void kiln__slopes_bound(const struct kiln__graph *graph, const struct kiln__node *node,
-                        double *const *values, double *const *errors, double denormal,
-                        double *result);
+void kiln__attention_backward_evaluate(const struct kiln__graph *graph,
+                                       const struct kiln__node *node, double *const *values,
+                                       double *result);
+void kiln__attention_backward_bound(const struct kiln__graph *graph, const struct kiln__node *node,
+                                    double *const *values, double *const *errors, double denormal,
+                                    double *result);
 
 #endif

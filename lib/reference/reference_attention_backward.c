@@ -15,7 +15,7 @@ static const struct kiln__shape *shape_of(const struct kiln__graph *graph,
     return &graph->nodes.items[node->input[i]].shape;
 }
 
-static size_t dimension(const struct kiln__shape *shape, uint32_t from_last)
+static size_t reference_backward_dimension(const struct kiln__shape *shape, uint32_t from_last)
 {
     return shape->dims[shape->rank - from_last];
 }
@@ -33,7 +33,7 @@ struct row {
 static bool sees(const struct row *row, size_t j)
 {
     const struct kiln__attention *attention = &row->node->attention;
-    bool by_key = kiln__slopes_by_key(row->node);
+    bool by_key = kiln__attention_backward_by_key(row->node);
     size_t query = by_key ? j : row->i, key = by_key ? row->i : j;
     if (!attention->causal || attention->diagonal >= (int64_t)key)
         return true;
@@ -64,23 +64,23 @@ static struct sum dot(const struct row *row, unsigned own, size_t j, size_t colu
 
 static size_t stats_at(const struct row *row, size_t j, unsigned column)
 {
-    return (kiln__slopes_by_key(row->node) ? j : row->i) * KILN__STATS_COLUMNS + column;
+    return (kiln__attention_backward_by_key(row->node) ? j : row->i) * KILN__STATS_COLUMNS + column;
 }
 
-static bool has_slopes(const struct row *row)
+static bool has_backward(const struct row *row)
 {
-    return row->node->attention.form >= KILN__SLOPES_KEYS;
+    return row->node->attention.form >= KILN__BACKWARD_KEYS;
 }
 
 /* weight_ij or slope_ij. */
 static double coefficient(const struct row *row, size_t j)
 {
     const double *stats = row->input[KILN__STATS];
-    double score = row->node->attention.scale * dot(row, KILN__OWN, j, row->size.d).value;
+    double score = row->node->attention.scale * dot(row, KILN__ROW_OPERAND, j, row->size.d).value;
     double weight = exp(score - M_LN2 * stats[stats_at(row, j, OF_SCALE)]);
-    if (!has_slopes(row))
+    if (!has_backward(row))
         return weight;
-    double slope = dot(row, KILN__OWN_OTHER, j, row->size.e).value;
+    double slope = dot(row, KILN__OTHER_ROW_OPERAND, j, row->size.e).value;
     return weight * (slope - stats[stats_at(row, j, OF_SHIFT)]);
 }
 
@@ -89,29 +89,30 @@ static double scale_of(const struct row *row)
     double peak = -INFINITY, total = 0;
     for (size_t j = 0; j < row->size.n; j++)
         if (sees(row, j))
-            peak = fmax(peak, dot(row, KILN__OWN, j, row->size.d).value);
+            peak = fmax(peak, dot(row, KILN__ROW_OPERAND, j, row->size.d).value);
     for (size_t j = 0; j < row->size.n; j++)
         if (sees(row, j))
             total += exp(row->node->attention.scale *
-                         (dot(row, KILN__OWN, j, row->size.d).value - peak));
+                         (dot(row, KILN__ROW_OPERAND, j, row->size.d).value - peak));
     return total > 0 ? log2(total) + row->node->attention.scale * peak / M_LN2 : INFINITY;
 }
 
 /* What coefficients multiply: of VALUES the fourth input, else the second. */
 static unsigned factor_of(const struct row *row)
 {
-    return row->node->attention.form == KILN__SLOPES_VALUES ? KILN__WALKED_OTHER : KILN__WALKED;
+    return row->node->attention.form == KILN__BACKWARD_VALUES ? KILN__OTHER_STREAMED_OPERAND
+                                                              : KILN__STREAMED_OPERAND;
 }
 
 static void evaluate_row(const struct row *row, double *result)
 {
-    if (row->node->attention.form == KILN__SLOPES_SCALES) {
+    if (row->node->attention.form == KILN__BACKWARD_LOG_SUM_EXP) {
         result[0] = scale_of(row);
         return;
     }
-    const size_t columns = dimension(&row->node->shape, 1);
+    const size_t columns = reference_backward_dimension(&row->node->shape, 1);
     const double *x = row->input[factor_of(row)];
-    const unsigned factor = has_slopes(row) ? OF_SLOPES : OF_VALUES;
+    const unsigned factor = has_backward(row) ? OF_SLOPES : OF_VALUES;
     for (size_t c = 0; c < columns; c++)
         result[c] = 0;
     for (size_t j = 0; j < row->size.n; j++) {
@@ -123,15 +124,16 @@ static void evaluate_row(const struct row *row, double *result)
         result[c] *= row->input[KILN__STATS][factor];
 }
 
-void kiln__slopes_evaluate_matrix(const struct kiln__node *node,
-                                  const struct kiln__attention_size *size,
-                                  const double *const inputs[KILN__MOST_INPUTS], double *result)
+void kiln__attention_backward_evaluate_matrix(const struct kiln__node *node,
+                                              const struct kiln__attention_size *size,
+                                              const double *const inputs[KILN__MOST_INPUTS],
+                                              double *result)
 {
     struct row row = {.node = node, .size = *size};
     for (unsigned k = 0; k < node->n_inputs; k++)
         row.input[k] = inputs[k];
     for (row.i = 0; row.i < size->m; row.i++)
-        evaluate_row(&row, result + row.i * dimension(&node->shape, 1));
+        evaluate_row(&row, result + row.i * reference_backward_dimension(&node->shape, 1));
 }
 
 /* Matrix `batch` of all inputs. */
@@ -140,19 +142,22 @@ static void find_inputs(const struct kiln__graph *graph, const struct kiln__node
 {
     for (unsigned k = 0; k < node->n_inputs; k++) {
         const struct kiln__shape *shape = shape_of(graph, node, k);
-        to[k] = from[node->input[k]] + batch * dimension(shape, 2) * dimension(shape, 1);
+        to[k] = from[node->input[k]] + batch * reference_backward_dimension(shape, 2) *
+                                           reference_backward_dimension(shape, 1);
     }
 }
 
-void kiln__slopes_evaluate(const struct kiln__graph *graph, const struct kiln__node *node,
-                           double *const *values, double *result)
+void kiln__attention_backward_evaluate(const struct kiln__graph *graph,
+                                       const struct kiln__node *node, double *const *values,
+                                       double *result)
 {
-    const struct kiln__attention_size size = kiln__slopes_size(graph, node);
+    const struct kiln__attention_size size = kiln__attention_backward_size(graph, node);
     const double *inputs[KILN__MOST_INPUTS];
     for (size_t b = 0; b < size.batches; b++) {
         find_inputs(graph, node, values, b, inputs);
-        kiln__slopes_evaluate_matrix(node, &size, inputs,
-                                     result + b * size.m * dimension(&node->shape, 1));
+        kiln__attention_backward_evaluate_matrix(
+            node, &size, inputs,
+            result + b * size.m * reference_backward_dimension(&node->shape, 1));
     }
 }
 
@@ -162,7 +167,7 @@ void kiln__slopes_evaluate(const struct kiln__graph *graph, const struct kiln__n
 static double score_error(const struct row *row, size_t j)
 {
     const double scale = fabs(row->node->attention.scale);
-    const struct sum sum = dot(row, KILN__OWN, j, row->size.d);
+    const struct sum sum = dot(row, KILN__ROW_OPERAND, j, row->size.d);
     if (scale * (sum.magnitude + sum.carried) > KILN__LARGEST / 2)
         return INFINITY;
     return scale * (kiln__bound_gamma((double)row->size.d + 3) * (sum.magnitude + sum.carried) +
@@ -197,8 +202,8 @@ static double coefficient_error(const struct row *row, size_t j, double value)
         expm1(score_error(row, j) + M_LN2 * errors[scale] + 4 * KILN__UNIT * fabs(stats[scale])) +
         8 * KILN__UNIT;
     double error = fabs(value) * relative;
-    if (has_slopes(row)) {
-        const struct sum sum = dot(row, KILN__OWN_OTHER, j, row->size.e);
+    if (has_backward(row)) {
+        const struct sum sum = dot(row, KILN__OTHER_ROW_OPERAND, j, row->size.e);
         const double apart = sum.value - stats[shift], weight = apart != 0 ? value / apart : 1;
         const double of_slope =
             kiln__bound_gamma((double)row->size.e + 2) * (sum.magnitude + sum.carried) +
@@ -212,14 +217,14 @@ static double coefficient_error(const struct row *row, size_t j, double value)
 
 static void bound_row(const struct row *row, double denormal, double *result)
 {
-    if (row->node->attention.form == KILN__SLOPES_SCALES) {
+    if (row->node->attention.form == KILN__BACKWARD_LOG_SUM_EXP) {
         result[0] = scale_error(row, scale_of(row));
         return;
     }
-    const size_t columns = dimension(&row->node->shape, 1);
+    const size_t columns = reference_backward_dimension(&row->node->shape, 1);
     const double *x = row->input[factor_of(row)], *of_x = row->error[factor_of(row)];
     const double sums = kiln__bound_gamma((double)row->size.n + 4);
-    const unsigned at = has_slopes(row) ? OF_SLOPES : OF_VALUES;
+    const unsigned at = has_backward(row) ? OF_SLOPES : OF_VALUES;
     for (size_t c = 0; c < columns; c++)
         result[c] = 0;
     for (size_t j = 0; j < row->size.n; j++) {
@@ -235,12 +240,12 @@ static void bound_row(const struct row *row, double denormal, double *result)
         result[c] = result[c] * fabs(row->input[KILN__STATS][at]) * (1 + 2 * KILN__UNIT) + denormal;
 }
 
-void kiln__slopes_bound(const struct kiln__graph *graph, const struct kiln__node *node,
-                        double *const *values, double *const *errors, double denormal,
-                        double *result)
+void kiln__attention_backward_bound(const struct kiln__graph *graph, const struct kiln__node *node,
+                                    double *const *values, double *const *errors, double denormal,
+                                    double *result)
 {
-    struct row row = {.node = node, .size = kiln__slopes_size(graph, node)};
-    const size_t columns = dimension(&node->shape, 1);
+    struct row row = {.node = node, .size = kiln__attention_backward_size(graph, node)};
+    const size_t columns = reference_backward_dimension(&node->shape, 1);
     for (size_t b = 0; b < row.size.batches; b++) {
         find_inputs(graph, node, values, b, row.input);
         find_inputs(graph, node, errors, b, row.error);

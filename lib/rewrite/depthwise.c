@@ -54,7 +54,7 @@ static void find_moved(struct padded *padded)
 /* The part lies along the dimensions of the whole, and around it there are zeros. */
 static bool is_padding(const struct kiln__rewrite *rewrite, const struct kiln__node *place)
 {
-    if (place->kind != KILN__PLACE || place->n_inputs < 2)
+    if (place->kind != KILN__INSERT_SLICE || place->n_inputs < 2)
         return false;
     const struct kiln__node *image = from_at(rewrite, place->input[0]),
                             *below = from_at(rewrite, place->input[1]);
@@ -123,27 +123,29 @@ struct table {
     bool failed;
 };
 
-static uint32_t add(struct table *table, const struct kiln__node *node)
+static uint32_t depthwise_add(struct table *table, const struct kiln__node *node)
 {
     uint32_t index = table->failed ? KILN__NO_NODE : kiln__rewrite_add(table->rewrite, node);
     table->failed = index == KILN__NO_NODE;
     return index;
 }
 
-static uint32_t apply(struct table *table, enum kiln__elementwise op, uint32_t a, uint32_t b)
+static uint32_t depthwise_apply(struct table *table, enum kiln__elementwise op, uint32_t a,
+                                uint32_t b)
 {
-    return add(table, &(struct kiln__node){.kind = KILN__ELEMENTWISE,
-                                           .op = (uint8_t)op,
-                                           .type = KILN_I32,
-                                           .n_inputs = 2,
-                                           .input = {a, b},
-                                           .shape = table->shape});
+    return depthwise_add(table, &(struct kiln__node){.kind = KILN__ELEMENTWISE,
+                                                     .op = (uint8_t)op,
+                                                     .type = KILN_I32,
+                                                     .n_inputs = 2,
+                                                     .input = {a, b},
+                                                     .shape = table->shape});
 }
 
 static uint32_t add_number(struct table *table, int64_t number)
 {
-    return add(table, &(struct kiln__node){
-                          .kind = KILN__CONSTANT, .type = KILN_I32, .value = (double)number});
+    return depthwise_add(
+        table,
+        &(struct kiln__node){.kind = KILN__CONSTANT, .type = KILN_I32, .value = (double)number});
 }
 
 /* The index along dimension `d` of what is padded. */
@@ -154,21 +156,21 @@ static uint32_t add_position(struct table *table, uint32_t d)
     numbers.shape = part_of(&table->padded->place->shape, d, d + 1);
     view.shape = table->shape;
     view.n_inputs = 1;
-    view.input[0] = add(table, &numbers);
+    view.input[0] = depthwise_add(table, &numbers);
     for (uint32_t k = 0; k < view.shape.rank; k++) {
         bool along = k + table->padded->first == d;
         view.view.source[k] = (int8_t)(along ? 0 : -1);
         view.view.step[k] = along;
     }
-    return add(table, &view);
+    return depthwise_add(table, &view);
 }
 
 /* How far, along dimension `d`, an element is from either end: below 0 in the padding. */
 static uint32_t add_distance(struct table *table, uint32_t d, uint32_t at)
 {
     int64_t last = (int64_t)table->padded->image->shape.dims[d] - 1;
-    return apply(table, KILN__OP_minimum, at,
-                 apply(table, KILN__OP_sub, add_number(table, last), at));
+    return depthwise_apply(table, KILN__OP_minimum, at,
+                           depthwise_apply(table, KILN__OP_sub, add_number(table, last), at));
 }
 
 /* A table: the numbers of the image's elements, and far below 0 where there is none. */
@@ -177,18 +179,20 @@ static uint32_t add_table(struct table *table)
     const struct padded *padded = table->padded;
     uint32_t number = KILN__NO_NODE, distance = KILN__NO_NODE;
     for (uint32_t d = padded->first; d < padded->end; d++) {
-        uint32_t at = apply(table, KILN__OP_sub, add_position(table, d),
-                            add_number(table, padded->place->view.start[d]));
+        uint32_t at = depthwise_apply(table, KILN__OP_sub, add_position(table, d),
+                                      add_number(table, padded->place->view.start[d]));
         uint32_t least = add_distance(table, d, at);
         uint32_t count = add_number(table, (int64_t)padded->image->shape.dims[d]);
         bool first = d == padded->first;
-        distance = first ? least : apply(table, KILN__OP_minimum, distance, least);
-        number =
-            first ? at : apply(table, KILN__OP_add, apply(table, KILN__OP_mul, number, count), at);
+        distance = first ? least : depthwise_apply(table, KILN__OP_minimum, distance, least);
+        number = first ? at
+                       : depthwise_apply(table, KILN__OP_add,
+                                         depthwise_apply(table, KILN__OP_mul, number, count), at);
     }
-    distance = apply(table, KILN__OP_minimum, distance, add_number(table, 0));
-    distance = apply(table, KILN__OP_mul, distance, add_number(table, most_numbers(padded)));
-    return apply(table, KILN__OP_add, number, distance);
+    distance = depthwise_apply(table, KILN__OP_minimum, distance, add_number(table, 0));
+    distance =
+        depthwise_apply(table, KILN__OP_mul, distance, add_number(table, most_numbers(padded)));
+    return depthwise_apply(table, KILN__OP_add, number, distance);
 }
 
 /* What the windows show of it. */
@@ -209,7 +213,7 @@ static uint32_t add_indices(struct kiln__rewrite *rewrite, const struct padded *
     }
     for (uint32_t d = padded->first; d < padded->end; d++)
         view.view.start[d - padded->first] = windows->view.start[d];
-    return add(&table, &view);
+    return depthwise_add(&table, &view);
 }
 
 /* The dimensions that windows move in as one. */
@@ -227,7 +231,7 @@ static uint32_t add_image(struct kiln__rewrite *rewrite, const struct padded *pa
 }
 
 /* What stands for the windows; `index` itself where they are over no padding. */
-static uint32_t gather(struct kiln__rewrite *rewrite, uint32_t from, uint32_t index)
+static uint32_t depthwise_gather(struct kiln__rewrite *rewrite, uint32_t from, uint32_t index)
 {
     struct padded padded;
     if (!find_padded(rewrite, from, &padded))
@@ -251,7 +255,7 @@ static uint32_t gather_operands(struct kiln__rewrite *rewrite, uint32_t from, ui
     struct kiln__node node = rewrite->to->nodes.items[index];
     bool changed = false;
     for (unsigned k = 0; k < node.n_inputs; k++) {
-        uint32_t operand = gather(rewrite, recorded->input[k], node.input[k]);
+        uint32_t operand = depthwise_gather(rewrite, recorded->input[k], node.input[k]);
         if (operand == KILN__NO_NODE)
             return operand;
         changed = changed || operand != node.input[k];
@@ -260,7 +264,7 @@ static uint32_t gather_operands(struct kiln__rewrite *rewrite, uint32_t from, ui
     return changed ? kiln__rewrite_move(rewrite, index, &node) : index;
 }
 
-uint32_t kiln__rewrite_windows(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+uint32_t kiln__rewrite_depthwise(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     if (node->kind != KILN__REDUCE)
         return kiln__rewrite_add(rewrite, node);
@@ -273,6 +277,6 @@ uint32_t kiln__rewrite_windows(struct kiln__rewrite *rewrite, const struct kiln_
     if (kiln__node_is_pointwise(input) && rewrite->from_uses[from] == 1)
         reduce.input[0] = gather_operands(rewrite, from, node->input[0]);
     else
-        reduce.input[0] = gather(rewrite, from, node->input[0]);
+        reduce.input[0] = depthwise_gather(rewrite, from, node->input[0]);
     return reduce.input[0] == KILN__NO_NODE ? KILN__NO_NODE : kiln__rewrite_add(rewrite, &reduce);
 }

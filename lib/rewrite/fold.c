@@ -109,7 +109,7 @@ static uint32_t fold_view(struct kiln__rewrite *rewrite, const struct kiln__node
         if (below == KILN__VIEW) {
             compose_below(rewrite, &view);
             changed = true;
-        } else if (below == KILN__PLACE && see_through(rewrite, &view)) {
+        } else if (below == KILN__INSERT_SLICE && see_through(rewrite, &view)) {
             kiln__rewrite_say(rewrite, "reads what was placed, or what was not placed over");
             changed = true;
         }
@@ -174,7 +174,7 @@ uint32_t kiln__rewrite_fold(struct kiln__rewrite *rewrite, const struct kiln__no
         return fold_view(rewrite, node);
     if (node->kind == KILN__RESHAPE)
         return fold_reshape(rewrite, node);
-    if (node->kind == KILN__PLACE)
+    if (node->kind == KILN__INSERT_SLICE)
         return fold_place(rewrite, node);
     if (kiln__node_is_pointwise(node) && pointwise_is_identity(rewrite, node, &operand)) {
         kiln__rewrite_say(rewrite, "changes nothing");

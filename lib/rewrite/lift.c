@@ -44,8 +44,8 @@ static bool is_same_order(const struct kiln__node *a, const struct kiln__node *b
 /* Whether what follows the node can be computed where it is made. */
 static bool takes_more(const struct kiln__node *node)
 {
-    return node->kind == KILN__MATMUL || node->kind == KILN__REDUCE || node->kind == KILN__PLACE ||
-           kiln__node_is_pointwise(node);
+    return node->kind == KILN__MATMUL || node->kind == KILN__REDUCE ||
+           node->kind == KILN__INSERT_SLICE || kiln__node_is_pointwise(node);
 }
 
 /* What the permutation `index` is of: below reshapes, where nobody else uses what is between. */
@@ -264,7 +264,7 @@ static bool is_read_narrow(const struct kiln__rewrite *rewrite, const struct kil
 
 uint32_t kiln__rewrite_lift(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
-    if (node->kind == KILN__PLACE && can_lift_place(rewrite, node))
+    if (node->kind == KILN__INSERT_SLICE && can_lift_place(rewrite, node))
         return lift_place(rewrite, node);
     uint32_t order = kiln__node_is_pointwise(node) && !is_read_narrow(rewrite, node)
                          ? find_order(rewrite, node)

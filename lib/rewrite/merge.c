@@ -24,11 +24,11 @@ struct factor {
 };
 
 struct kiln__merge {
-    bool *kept_apart;   /* per node: something reads it that is no product and no attention */
-    uint32_t *user;     /* per node: the last that reads it */
-    uint32_t *last;     /* per node: the last product that it is the first operand of, plus one */
-    uint32_t *previous; /* per product: the one before it with the same operand, plus one */
-    bool *replaced;     /* per node: an import that the batch replaces */
+    bool *stays_unmerged; /* per node: something reads it that is no product and no attention */
+    uint32_t *user;       /* per node: the last that reads it */
+    uint32_t *last;       /* per node: the last product that it is the first operand of, plus one */
+    uint32_t *previous;   /* per product: the one before it with the same operand, plus one */
+    bool *replaced;       /* per node: an import that the batch replaces */
 };
 
 static const struct kiln__node *at(const struct kiln__rewrite *rewrite, uint32_t index)
@@ -43,15 +43,16 @@ static bool reads_slices(const struct kiln__node *node)
     return node->kind == KILN__MATMUL || node->kind == KILN__ATTENTION;
 }
 
-static void look(const struct kiln__graph *graph, struct kiln__merge *merge)
+static void merge_look(const struct kiln__graph *graph, struct kiln__merge *merge)
 {
     for (size_t i = 0; i < graph->requests.count; i++)
-        merge->kept_apart[graph->requests.items[i].node] = true;
+        merge->stays_unmerged[graph->requests.items[i].node] = true;
     for (uint32_t i = (uint32_t)graph->nodes.count; i-- > 0;) {
         const struct kiln__node *node = &graph->nodes.items[i];
         for (unsigned k = 0; k < node->n_inputs; k++) {
-            bool apart = kiln__node_is_movement(node) ? merge->kept_apart[i] : !reads_slices(node);
-            merge->kept_apart[node->input[k]] |= apart;
+            bool apart =
+                kiln__node_is_movement(node) ? merge->stays_unmerged[i] : !reads_slices(node);
+            merge->stays_unmerged[node->input[k]] |= apart;
             if (!merge->user[node->input[k]])
                 merge->user[node->input[k]] = i;
         }
@@ -72,7 +73,7 @@ void kiln__rewrite_free_merge(struct kiln__rewrite *rewrite)
     struct kiln__merge *merge = rewrite->merge;
     if (!merge)
         return;
-    free(merge->kept_apart);
+    free(merge->stays_unmerged);
     free(merge->user);
     free(merge->last);
     free(merge->previous);
@@ -80,20 +81,21 @@ void kiln__rewrite_free_merge(struct kiln__rewrite *rewrite)
     free(merge);
 }
 
-static struct kiln__merge *begin(struct kiln__rewrite *rewrite)
+static struct kiln__merge *merge_begin(struct kiln__rewrite *rewrite)
 {
     size_t count = rewrite->from->nodes.count + 1;
     struct kiln__merge *merge = rewrite->merge = calloc(1, sizeof *merge);
     if (!merge)
         return NULL;
-    merge->kept_apart = calloc(count, sizeof *merge->kept_apart);
+    merge->stays_unmerged = calloc(count, sizeof *merge->stays_unmerged);
     merge->user = calloc(count, sizeof *merge->user);
     merge->last = calloc(count, sizeof *merge->last);
     merge->previous = calloc(count, sizeof *merge->previous);
     merge->replaced = calloc(count, sizeof *merge->replaced);
-    if (!merge->kept_apart || !merge->user || !merge->last || !merge->previous || !merge->replaced)
+    if (!merge->stays_unmerged || !merge->user || !merge->last || !merge->previous ||
+        !merge->replaced)
         return NULL;
-    look(rewrite->from, merge);
+    merge_look(rewrite->from, merge);
     return merge;
 }
 
@@ -170,7 +172,7 @@ static bool may_join(const struct kiln__rewrite *rewrite, uint32_t product, stru
         !is_weight(rewrite, factor->weights, DEEPEST))
         return false;
     find_bias(rewrite, factor);
-    return !rewrite->merge->kept_apart[factor->result];
+    return !rewrite->merge->stays_unmerged[factor->result];
 }
 
 /* ---- joining ---- */
@@ -205,7 +207,7 @@ static uint32_t put_together(struct kiln__rewrite *rewrite, const struct joined 
             part = add_reshape(rewrite, part, columns);
         if (part == KILN__NO_NODE)
             return KILN__NO_NODE;
-        struct kiln__node place = {.kind = KILN__PLACE, .n_inputs = start ? 2 : 1};
+        struct kiln__node place = {.kind = KILN__INSERT_SLICE, .n_inputs = start ? 2 : 1};
         place.type = rewrite->to->nodes.items[part].type;
         place.shape = rewrite->to->nodes.items[part].shape;
         place.shape.dims[place.shape.rank - 1] = joined->columns;
@@ -251,8 +253,8 @@ static uint32_t add_sum(struct kiln__rewrite *rewrite, uint32_t product, uint32_
 }
 
 /* Slices of `whole` stand in for the factors' products, or results. */
-static bool cut(struct kiln__rewrite *rewrite, const struct joined *joined, uint32_t whole,
-                bool results)
+static bool merge_cut(struct kiln__rewrite *rewrite, const struct joined *joined, uint32_t whole,
+                      bool results)
 {
     size_t start = 0;
     for (size_t i = joined->factors.count; i-- > 0;) {
@@ -276,17 +278,17 @@ static bool cut(struct kiln__rewrite *rewrite, const struct joined *joined, uint
 }
 
 /* What the current product, one of them, becomes. */
-static uint32_t join(struct kiln__rewrite *rewrite, const struct kiln__node *node,
-                     const struct joined *joined)
+static uint32_t merge_join(struct kiln__rewrite *rewrite, const struct kiln__node *node,
+                           const struct joined *joined)
 {
     bool has_bias = joined->factors.items[0].bias != KILN__NO_NODE;
     /* Before the product: its kernel adds what is there by then. */
     uint32_t bias = has_bias ? put_together(rewrite, joined, true) : 0;
     uint32_t product = bias == KILN__NO_NODE ? bias : add_product(rewrite, node, joined);
-    if (product == KILN__NO_NODE || !cut(rewrite, joined, product, false))
+    if (product == KILN__NO_NODE || !merge_cut(rewrite, joined, product, false))
         return KILN__NO_NODE;
     uint32_t sum = has_bias ? add_sum(rewrite, product, bias) : product;
-    if (sum == KILN__NO_NODE || (has_bias && !cut(rewrite, joined, sum, true)))
+    if (sum == KILN__NO_NODE || (has_bias && !merge_cut(rewrite, joined, sum, true)))
         return KILN__NO_NODE;
     kiln__rewrite_say(rewrite, "one product with %zu others of the same operand",
                       joined->factors.count - 1);
@@ -294,7 +296,7 @@ static uint32_t join(struct kiln__rewrite *rewrite, const struct kiln__node *nod
 }
 
 /* The product, which is the first of its operand, and others like it. */
-static void gather(struct kiln__rewrite *rewrite, uint32_t operand, struct joined *joined)
+static void merge_gather(struct kiln__rewrite *rewrite, uint32_t operand, struct joined *joined)
 {
     const struct kiln__merge *merge = rewrite->merge;
     struct factor first, factor;
@@ -324,12 +326,12 @@ uint32_t kiln__rewrite_merge(struct kiln__rewrite *rewrite, const struct kiln__n
     struct joined joined = {0};
     if (node->kind != KILN__MATMUL)
         return kiln__rewrite_add(rewrite, node);
-    if (!rewrite->merge && !begin(rewrite))
+    if (!rewrite->merge && !merge_begin(rewrite))
         return KILN__NO_NODE;
     uint32_t operand = at(rewrite, rewrite->current)->input[0];
-    gather(rewrite, operand, &joined);
-    uint32_t result =
-        joined.factors.count > 1 ? join(rewrite, node, &joined) : kiln__rewrite_add(rewrite, node);
+    merge_gather(rewrite, operand, &joined);
+    uint32_t result = joined.factors.count > 1 ? merge_join(rewrite, node, &joined)
+                                               : kiln__rewrite_add(rewrite, node);
     kiln__vector_free(&joined.factors);
     return result;
 }

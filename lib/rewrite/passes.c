@@ -11,14 +11,14 @@ static const struct {
     kiln__rule *rule;
 } passes[] = {
     /* first, so that later ones speak of live nodes only */
-    {"dce", kiln__rewrite_parts},
+    {"dce", kiln__rewrite_split_integers},
     {"cse", kiln__rewrite_cse}, /* before sink, which asks how often a value is used */
     {"fold", kiln__rewrite_fold},
     {"sink", kiln__rewrite_sink},
-    {"merge", kiln__rewrite_merge},     /* after fold, which knows that two values are one */
-    {"lift", kiln__rewrite_lift},       /* folds too: sunk views meet views */
-    {"windows", kiln__rewrite_windows}, /* once it is known who reads them */
-    {"cse", kiln__rewrite_cse},         /* views sunk from several places meet, and tables */
+    {"merge", kiln__rewrite_merge},       /* after fold, which knows that two values are one */
+    {"lift", kiln__rewrite_lift},         /* folds too: sunk views meet views */
+    {"windows", kiln__rewrite_depthwise}, /* once it is known who reads them */
+    {"cse", kiln__rewrite_cse},           /* views sunk from several places meet, and tables */
 };
 
 static kiln_status verify(const struct kiln__graph *graph, const char *pass,

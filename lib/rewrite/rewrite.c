@@ -16,7 +16,7 @@ uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__nod
     uint32_t *uses = kiln__vector_push(&rewrite->uses);
     if (!uses || !kiln__graph_add(rewrite->to, node, &index))
         return KILN__NO_NODE;
-    bool chained = node->kind == KILN__PLACE && node->n_inputs > 1;
+    bool chained = node->kind == KILN__INSERT_SLICE && node->n_inputs > 1;
     if (chained && !kiln__rewrite_add_link(rewrite, index))
         return KILN__NO_NODE;
     return index;
@@ -168,12 +168,12 @@ static bool copy_requests(struct kiln__rewrite *rewrite)
 uint32_t kiln__rewrite_move(struct kiln__rewrite *rewrite, uint32_t index,
                             const struct kiln__node *node)
 {
-    uint32_t heir = kiln__rewrite_add(rewrite, node);
-    struct kiln__moved *moved = kiln__vector_push(&rewrite->to->moved);
+    uint32_t donated_to = kiln__rewrite_add(rewrite, node);
+    struct kiln__transposed *moved = kiln__vector_push(&rewrite->to->moved);
     if (!moved)
         return KILN__NO_NODE;
-    *moved = (struct kiln__moved){index, heir};
-    return heir;
+    *moved = (struct kiln__transposed){index, donated_to};
+    return donated_to;
 }
 
 /* The node of `to` for one of `from`, or for its heir. */
@@ -192,7 +192,7 @@ static bool follow_recorded(const struct kiln__rewrite *rewrite, struct kiln__gr
     uint32_t *heirs = calloc(from->nodes.count + 1, sizeof *heirs); /* 1 + each; always later */
     bool done = heirs;
     for (size_t i = 0; done && i < from->moved.count; i++)
-        heirs[from->moved.items[i].node] = 1 + from->moved.items[i].heir;
+        heirs[from->moved.items[i].node] = 1 + from->moved.items[i].donated_to;
     for (uint32_t i = 0; is_recorded && done && i < from->nodes.count; i++) {
         uint32_t *same = kiln__vector_push(&from->became);
         done = same;
@@ -210,7 +210,8 @@ static bool follow_recorded(const struct kiln__rewrite *rewrite, struct kiln__gr
 
 bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln__text *log)
 {
-    struct kiln__graph to = {.alike = graph->alike, .integers = graph->integers};
+    struct kiln__graph to = {.batch_invariant = graph->batch_invariant,
+                             .integers = graph->integers};
     size_t count = graph->nodes.count + 1; /* calloc(0) may answer NULL */
     struct kiln__rewrite rewrite = {.from = graph, .to = &to, .rule = rule, .log = log};
     rewrite.map = malloc(count * sizeof *rewrite.map);

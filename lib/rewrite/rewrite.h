@@ -102,6 +102,6 @@ void kiln__rewrite_say(struct kiln__rewrite *rewrite, const char *format, ...)
 kiln__rule kiln__rewrite_fold, kiln__rewrite_cse, kiln__rewrite_sink, kiln__rewrite_lift;
 kiln__rule kiln__rewrite_merge;
 void kiln__rewrite_free_merge(struct kiln__rewrite *rewrite);
-kiln__rule kiln__rewrite_parts, kiln__rewrite_windows;
+kiln__rule kiln__rewrite_split_integers, kiln__rewrite_depthwise;
 
 #endif

@@ -18,8 +18,8 @@ static struct kiln__node node_of(enum kiln__kind kind, kiln_type type,
 }
 
 /* `count` elements of dimension `along` of an operand. */
-static uint32_t slice(struct kiln__rewrite *rewrite, uint32_t operand, uint32_t along, size_t first,
-                      size_t count)
+static uint32_t split_integers_slice(struct kiln__rewrite *rewrite, uint32_t operand,
+                                     uint32_t along, size_t first, size_t count)
 {
     struct kiln__shape shape = rewrite->to->nodes.items[operand].shape;
     shape.dims[along] = count;
@@ -34,12 +34,15 @@ static uint32_t slice(struct kiln__rewrite *rewrite, uint32_t operand, uint32_t 
 }
 
 /* The product of a part of the operands, in i32. */
-static uint32_t multiply(struct kiln__rewrite *rewrite, const struct kiln__node *product,
-                         size_t first, size_t count)
+static uint32_t split_integers_multiply(struct kiln__rewrite *rewrite,
+                                        const struct kiln__node *product, size_t first,
+                                        size_t count)
 {
     const uint32_t rank = product->shape.rank;
-    uint32_t a = slice(rewrite, product->input[0], rank - 1, first, count);
-    uint32_t b = a == KILN__NO_NODE ? a : slice(rewrite, product->input[1], rank - 2, first, count);
+    uint32_t a = split_integers_slice(rewrite, product->input[0], rank - 1, first, count);
+    uint32_t b = a == KILN__NO_NODE
+                     ? a
+                     : split_integers_slice(rewrite, product->input[1], rank - 2, first, count);
     if (b == KILN__NO_NODE)
         return b;
     struct kiln__node node = node_of(KILN__MATMUL, KILN_F32, &product->shape, a, b);
@@ -53,9 +56,10 @@ static uint32_t multiply(struct kiln__rewrite *rewrite, const struct kiln__node 
 static uint32_t add_parts(struct kiln__rewrite *rewrite, const struct kiln__node *product, size_t k)
 {
     const size_t most = KILN__INTEGERS_IN_F32;
-    uint32_t sum = multiply(rewrite, product, 0, most);
+    uint32_t sum = split_integers_multiply(rewrite, product, 0, most);
     for (size_t first = most; first < k && sum != KILN__NO_NODE; first += most) {
-        uint32_t part = multiply(rewrite, product, first, k - first < most ? k - first : most);
+        uint32_t part =
+            split_integers_multiply(rewrite, product, first, k - first < most ? k - first : most);
         if (part == KILN__NO_NODE)
             return part;
         struct kiln__node add = node_of(KILN__ELEMENTWISE, KILN_I32, &product->shape, sum, part);
@@ -68,9 +72,9 @@ static uint32_t add_parts(struct kiln__rewrite *rewrite, const struct kiln__node
     return kiln__rewrite_add(rewrite, &cast);
 }
 
-uint32_t kiln__rewrite_parts(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+uint32_t kiln__rewrite_split_integers(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
-    if (node->kind != KILN__MATMUL || node->op != KILN__PRODUCT_WHOLE)
+    if (node->kind != KILN__MATMUL || node->op != KILN__PRODUCT_EXACT_INTEGER)
         return kiln__rewrite_add(rewrite, node);
     const struct kiln__shape *a = &rewrite->to->nodes.items[node->input[0]].shape;
     const size_t *dims = node->shape.dims + node->shape.rank - 2, k = a->dims[a->rank - 1];

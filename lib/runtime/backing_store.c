@@ -21,10 +21,10 @@ static struct kiln__budget *budget_of(const kiln_buffer *buffer)
     return &buffer->stream->runtime->memory;
 }
 
-void kiln__source_begin(kiln_buffer *buffer, kiln_buffer_reader read, void (*end)(void *user),
-                        void *user)
+void kiln__backing_begin(kiln_buffer *buffer, kiln_buffer_reader read, void (*end)(void *user),
+                         void *user)
 {
-    struct kiln__buffer_source *source = &buffer->source;
+    struct kiln__backing_store *source = &buffer->source;
     pthread_mutex_init(&source->fetching, NULL);
     source->patience = FIRST_PATIENCE;
     source->end = end;
@@ -33,13 +33,13 @@ void kiln__source_begin(kiln_buffer *buffer, kiln_buffer_reader read, void (*end
     atomic_store(&source->is_content, true);
 }
 
-void kiln__source_end(kiln_buffer *buffer)
+void kiln__backing_end(kiln_buffer *buffer)
 {
-    struct kiln__buffer_source *source = &buffer->source;
+    struct kiln__backing_store *source = &buffer->source;
     if (!source->read)
         return;
     if (!buffer->memory)
-        atomic_fetch_sub(&buffer->stream->runtime->counters.given_up_bytes, buffer->bytes);
+        atomic_fetch_sub(&buffer->stream->runtime->counters.evicted_bytes, buffer->bytes);
     if (source->end)
         source->end(source->user);
     pthread_mutex_destroy(&source->fetching);
@@ -48,9 +48,10 @@ void kiln__source_end(kiln_buffer *buffer)
 /* ---- getting it back ---- */
 
 /* In a queue of its own: what is enqueued elsewhere may wait for what comes after this. */
-static kiln_status fill(kiln_buffer *buffer, cl_mem memory, void *piece, struct kiln__error *error)
+static kiln_status backing_store_fill(kiln_buffer *buffer, cl_mem memory, void *piece,
+                                      struct kiln__error *error)
 {
-    const struct kiln__buffer_source *source = &buffer->source;
+    const struct kiln__backing_store *source = &buffer->source;
     cl_command_queue queue;
     kiln_status status = kiln__runtime_aside(buffer->stream->runtime, &queue, error);
     for (size_t offset = 0, n; offset < buffer->bytes && !status; offset += n) {
@@ -68,7 +69,8 @@ static kiln_status fill(kiln_buffer *buffer, cl_mem memory, void *piece, struct 
     return status;
 }
 
-static kiln_status make(kiln_buffer *buffer, cl_mem *memory, struct kiln__error *error)
+static kiln_status backing_store_make(kiln_buffer *buffer, cl_mem *memory,
+                                      struct kiln__error *error)
 {
     struct kiln__budget *budget = budget_of(buffer);
     void *piece = malloc(buffer->bytes < PIECE ? buffer->bytes : PIECE);
@@ -77,7 +79,7 @@ static kiln_status make(kiln_buffer *buffer, cl_mem *memory, struct kiln__error 
     kiln_status status =
         kiln__budget_create(budget, false, buffer->bytes, buffer->bytes, memory, error);
     if (!status) {
-        status = fill(buffer, *memory, piece, error);
+        status = backing_store_fill(buffer, *memory, piece, error);
         if (status) {
             kiln__budget_release(budget, false, *memory, buffer->bytes);
             *memory = NULL;
@@ -88,9 +90,9 @@ static kiln_status make(kiln_buffer *buffer, cl_mem *memory, struct kiln__error 
 }
 
 /* Its memory if it is there, which stays then. */
-static cl_mem use(kiln_buffer *buffer)
+static cl_mem backing_store_use(kiln_buffer *buffer)
 {
-    struct kiln__buffer_source *source = &buffer->source;
+    struct kiln__backing_store *source = &buffer->source;
     pthread_mutex_lock(&buffer->lock);
     cl_mem memory = buffer->memory;
     source->users += memory != NULL;
@@ -99,11 +101,12 @@ static cl_mem use(kiln_buffer *buffer)
     return memory;
 }
 
-static kiln_status fetch(kiln_buffer *buffer, cl_mem *memory, struct kiln__error *error)
+static kiln_status backing_store_fetch(kiln_buffer *buffer, cl_mem *memory,
+                                       struct kiln__error *error)
 {
-    struct kiln__buffer_source *source = &buffer->source;
+    struct kiln__backing_store *source = &buffer->source;
     struct kiln__counters *counters = &buffer->stream->runtime->counters;
-    kiln_status status = make(buffer, memory, error);
+    kiln_status status = backing_store_make(buffer, memory, error);
     if (status)
         return status;
     KILN__LOG(KILN__LOG_INFO, "a buffer of %zu bytes was read again from its source",
@@ -113,28 +116,28 @@ static kiln_status fetch(kiln_buffer *buffer, cl_mem *memory, struct kiln__error
     source->users++;
     source->patience *= source->patience < MOST_PATIENCE ? 2 : 1;
     pthread_mutex_unlock(&buffer->lock);
-    atomic_fetch_sub(&counters->given_up_bytes, buffer->bytes);
+    atomic_fetch_sub(&counters->evicted_bytes, buffer->bytes);
     atomic_fetch_add(&counters->uploads, 1);
     atomic_fetch_add(&counters->upload_bytes, buffer->bytes);
     return KILN_OK;
 }
 
-kiln_status kiln__source_hold(kiln_buffer *buffer, cl_mem *memory, struct kiln__error *error)
+kiln_status kiln__backing_hold(kiln_buffer *buffer, cl_mem *memory, struct kiln__error *error)
 {
-    struct kiln__buffer_source *source = &buffer->source;
-    *memory = source->read ? use(buffer) : buffer->memory;
+    struct kiln__backing_store *source = &buffer->source;
+    *memory = source->read ? backing_store_use(buffer) : buffer->memory;
     if (*memory || !source->read || !buffer->bytes)
         return KILN_OK;
     kiln_status status = KILN_OK;
     pthread_mutex_lock(&source->fetching);
-    *memory = use(buffer); /* another thread may have been faster */
+    *memory = backing_store_use(buffer); /* another thread may have been faster */
     if (!*memory)
-        status = fetch(buffer, memory, error);
+        status = backing_store_fetch(buffer, memory, error);
     pthread_mutex_unlock(&source->fetching);
     return status;
 }
 
-void kiln__source_release(kiln_buffer *buffer)
+void kiln__backing_release(kiln_buffer *buffer)
 {
     if (!buffer->source.read || !buffer->bytes)
         return;
@@ -143,20 +146,21 @@ void kiln__source_release(kiln_buffer *buffer)
     pthread_mutex_unlock(&buffer->lock);
 }
 
-kiln_status kiln__source_hold_apart(kiln_buffer *buffer, cl_mem *memory, struct kiln__error *error)
+kiln_status kiln__backing_hold_unbudgeted(kiln_buffer *buffer, cl_mem *memory,
+                                          struct kiln__error *error)
 {
     struct kiln__budget *budget = budget_of(buffer);
     struct kiln__error first = {0};
     if (!buffer->source.read)
-        return kiln__source_hold(buffer, memory, error);
+        return kiln__backing_hold(buffer, memory, error);
     kiln__budget_enter(budget, false);
-    kiln_status status = kiln__source_hold(buffer, memory, &first);
+    kiln_status status = kiln__backing_hold(buffer, memory, &first);
     kiln__budget_leave(budget);
     if (status != KILN_OUT_OF_DEVICE_MEMORY)
         return status ? kiln__fail(error, status, "%s", first.text) : KILN_OK;
     kiln__budget_enter(budget, true);
     kiln__budget_make_room(budget);
-    status = kiln__source_hold(buffer, memory, error);
+    status = kiln__backing_hold(buffer, memory, error);
     kiln__budget_leave(budget);
     return status;
 }
@@ -164,9 +168,9 @@ kiln_status kiln__source_hold_apart(kiln_buffer *buffer, cl_mem *memory, struct 
 /* ---- giving it up ---- */
 
 /* Commands that are enqueued keep the memory until they have ended. */
-void kiln__source_went_without(kiln_buffer *buffer)
+void kiln__backing_went_without(kiln_buffer *buffer)
 {
-    struct kiln__buffer_source *source = &buffer->source;
+    struct kiln__backing_store *source = &buffer->source;
     cl_mem memory = NULL;
     pthread_mutex_lock(&buffer->lock);
     bool may_go = buffer->memory && !buffer->lent && !buffer->wraps && !source->users &&
@@ -178,6 +182,6 @@ void kiln__source_went_without(kiln_buffer *buffer)
     pthread_mutex_unlock(&buffer->lock);
     if (!memory)
         return;
-    atomic_fetch_add(&buffer->stream->runtime->counters.given_up_bytes, buffer->bytes);
+    atomic_fetch_add(&buffer->stream->runtime->counters.evicted_bytes, buffer->bytes);
     kiln__budget_release(budget_of(buffer), false, memory, buffer->bytes);
 }

@@ -26,7 +26,7 @@ void kiln__bindings_free(struct kiln__bindings *bindings)
     kiln__vector_free(&bindings->inputs);
     kiln__vector_free(&bindings->results);
     kiln__vector_free(&bindings->buffers);
-    bindings->apart = false;
+    bindings->independent = false;
     bindings->checked = 0;
 }
 

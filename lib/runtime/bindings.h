@@ -40,7 +40,7 @@ struct kiln__bindings {
     KILN__VECTOR(struct kiln__binding) results;
     KILN__VECTOR(struct kiln__use_of_buffer) buffers; /* each once, by address */
     const struct kiln__labels *labels; /* what spans of a run are called, not owned; or NULL */
-    bool apart;       /* other streams may use a buffer as soon as this run is done with it */
+    bool independent; /* other streams may use a buffer as soon as this run is done with it */
     bool left;        /* nobody waits for this run, as a rule */
     bool overlap;     /* some results do */
     uint64_t checked; /* what kiln__bindings_check() settles is, under a number of which there is no

@@ -75,7 +75,7 @@ static struct room find_room(const struct kiln__budget *budget, bool pool)
     return room;
 }
 
-static bool reserve(struct kiln__budget *budget, bool pool, size_t bytes, struct room *room)
+static bool budget_reserve(struct kiln__budget *budget, bool pool, size_t bytes, struct room *room)
 {
     pthread_mutex_lock(&budget->reserving);
     *room = find_room(budget, pool);
@@ -93,7 +93,7 @@ static void unreserve(struct kiln__budget *budget, bool pool, size_t bytes)
 
 /* A driver that gives memory at its first use is made to give it now, 20 GB on an H200 in 0.7 ms.
  * Until it has, nobody may use the memory: NVIDIA's crashes where two queues move the same. */
-static cl_int touch(cl_command_queue queue, cl_mem memory)
+static cl_int budget_touch(cl_command_queue queue, cl_mem memory)
 {
     cl_int code = clEnqueueMigrateMemObjects(
         queue, 1, &memory, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, NULL, NULL);
@@ -106,13 +106,13 @@ cl_mem kiln__budget_allocate(const struct kiln__budget *budget, size_t bytes, cl
                          : clCreateBuffer(budget->context, CL_MEM_READ_WRITE, bytes, NULL, code);
 }
 
-static cl_mem create(const struct kiln__budget *budget, size_t bytes, cl_int *code)
+static cl_mem budget_create(const struct kiln__budget *budget, size_t bytes, cl_int *code)
 {
     cl_mem memory = kiln__budget_allocate(budget, bytes, code);
     if (*code)
         return NULL;
     if (budget->touches && bytes >= TOUCHED)
-        *code = touch(budget->touches, memory);
+        *code = budget_touch(budget->touches, memory);
     if (!*code)
         return memory;
     clReleaseMemObject(memory);
@@ -124,10 +124,10 @@ kiln_status kiln__budget_create(struct kiln__budget *budget, bool pool, size_t a
 {
     struct room room;
     cl_int code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
-    bool reserved = reserve(budget, pool, bytes, &room);
+    bool reserved = budget_reserve(budget, pool, bytes, &room);
     *memory = NULL;
     if (reserved)
-        *memory = create(budget, bytes, &code);
+        *memory = budget_create(budget, bytes, &code);
     if (!code)
         return KILN_OK;
     if (reserved)
@@ -177,7 +177,7 @@ void kiln__budget_make_room(struct kiln__budget *budget)
 
 void kiln__budget_trim(struct kiln__budget *budget)
 {
-    kiln__kept_trim(budget);
+    kiln__prepacked_trim(budget);
     for (struct kiln__pool *pool = atomic_load(&budget->pools); pool; pool = kiln__pool_next(pool))
         kiln__pool_trim(pool);
 }

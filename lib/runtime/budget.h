@@ -28,8 +28,8 @@ struct kiln__budget {
     pthread_rwlock_t turns;           /* shared by those that take and have not given back yet */
     pthread_mutex_t
         keeping; /* guards what follows; no OpenCL call that can wait is made under it */
-    struct kiln__kept *kept; /* all that has memory (prepacked.h), from the last on, */
-    uint64_t kept_bytes;     /* so much, of `bytes` */
+    struct kiln__prepacked *kept; /* all that has memory (prepacked.h), from the last on, */
+    uint64_t kept_bytes;          /* so much, of `bytes` */
 };
 
 /* `limit`: 0 is the device's. */
@@ -69,6 +69,6 @@ void kiln__budget_make_room(struct kiln__budget *budget);
 void kiln__budget_trim(struct kiln__budget *budget);
 
 /* The latter alone (prepacked.c). */
-void kiln__kept_trim(struct kiln__budget *budget);
+void kiln__prepacked_trim(struct kiln__budget *budget);
 
 #endif

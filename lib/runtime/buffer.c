@@ -107,7 +107,7 @@ void kiln__buffer_leave(kiln_buffer *buffer, struct kiln__run *run, bool writes)
 
 void kiln__buffer_drop(kiln_buffer *buffer)
 {
-    kiln__kept_drop(buffer);
+    kiln__prepacked_drop(buffer);
     kiln__run_release(buffer->writer);
     drop_readers(buffer);
     pthread_mutex_destroy(&buffer->lock);
@@ -143,12 +143,12 @@ static struct kiln__stream *stream_for(const kiln_buffer *buffer, size_t bytes)
 }
 
 /* Others that use the buffer wait outside from here to finish(). */
-static kiln_status begin(struct action *action)
+static kiln_status buffer_begin(struct action *action)
 {
     kiln_buffer *buffer = action->buffer;
     struct kiln__events events = {0};
     struct kiln__error error = {0};
-    kiln_status status = kiln__source_hold_apart(buffer, &action->memory, &error);
+    kiln_status status = kiln__backing_hold_unbudgeted(buffer, &action->memory, &error);
     if (status)
         return kiln__fail(NULL, status, "%s: %s", action->call, error.text);
     action->has_begun = true;
@@ -175,7 +175,7 @@ static kiln_status took(struct action *action, const char *function, cl_int code
 }
 
 /* `status` of what came before, or everything is enqueued. After an error nothing is under way. */
-static kiln_status finish(struct action *action, kiln_status status, size_t bytes)
+static kiln_status buffer_finish(struct action *action, kiln_status status, size_t bytes)
 {
     kiln_buffer *buffer = action->buffer;
     if (!action->has_begun)
@@ -190,11 +190,11 @@ static kiln_status finish(struct action *action, kiln_status status, size_t byte
         kiln__stream_finish(action->stream);
     action->run = run;
     kiln__buffer_leave(buffer, status ? NULL : run, action->writes);
-    kiln__source_release(buffer);
+    kiln__backing_release(buffer);
     return status;
 }
 
-static kiln_status await(struct action *action, kiln_status status)
+static kiln_status buffer_await(struct action *action, kiln_status status)
 {
     if (!status)
         status = kiln__run_await(action->run, action->call, NULL);
@@ -211,7 +211,7 @@ static kiln_status leave_be(struct action *action, kiln_status status)
     return status;
 }
 
-static kiln_status enqueue(struct action *action, size_t offset, void *host, size_t bytes)
+static kiln_status buffer_enqueue(struct action *action, size_t offset, void *host, size_t bytes)
 {
     struct kiln__staging *staging = action->stream->staging;
     const struct kiln__transfer transfer = {action->memory, offset, host, bytes};
@@ -231,10 +231,10 @@ kiln_status kiln__buffer_transfer(kiln_buffer *buffer, bool writes, size_t offse
                             .name = writes ? "write of a buffer" : "read of a buffer",
                             .writes = writes,
                             .stream = stream_for(buffer, bytes)};
-    kiln_status status = begin(&action);
+    kiln_status status = buffer_begin(&action);
     if (!status)
-        status = enqueue(&action, offset, host, bytes);
-    status = await(&action, finish(&action, status, bytes));
+        status = buffer_enqueue(&action, offset, host, bytes);
+    status = buffer_await(&action, buffer_finish(&action, status, bytes));
     if (status)
         return status;
     atomic_fetch_add(writes ? &counters->uploads : &counters->downloads, 1);
@@ -253,14 +253,14 @@ kiln_status kiln__buffer_clear(kiln_buffer *buffer, const char *call)
     cl_event event = NULL;
     if (!buffer->bytes)
         return KILN_OK;
-    kiln_status status = begin(&action);
+    kiln_status status = buffer_begin(&action);
     if (!status) {
         cl_int code =
             clEnqueueFillBuffer(buffer->stream->queue, action.memory, &zero,
                                 kiln_type_size(buffer->type), 0, buffer->bytes, 0, NULL, &event);
         status = took(&action, "clEnqueueFillBuffer", code, event);
     }
-    return leave_be(&action, finish(&action, status, buffer->bytes));
+    return leave_be(&action, buffer_finish(&action, status, buffer->bytes));
 }
 
 kiln_status kiln__buffer_map(kiln_buffer *buffer, const char *call)
@@ -273,7 +273,7 @@ kiln_status kiln__buffer_map(kiln_buffer *buffer, const char *call)
     cl_event event = NULL;
     cl_int code = CL_SUCCESS;
     bool mapped = false;
-    kiln_status status = begin(&action);
+    kiln_status status = buffer_begin(&action);
     if (!status) {
         buffer->mapping = clEnqueueMapBuffer(buffer->stream->queue, action.memory, CL_FALSE,
                                              CL_MAP_READ | CL_MAP_WRITE, 0, buffer->bytes, 0, NULL,
@@ -281,7 +281,7 @@ kiln_status kiln__buffer_map(kiln_buffer *buffer, const char *call)
         mapped = !code;
         status = took(&action, "clEnqueueMapBuffer", code, event);
     }
-    status = await(&action, finish(&action, status, buffer->bytes));
+    status = buffer_await(&action, buffer_finish(&action, status, buffer->bytes));
     if (status && mapped)
         clEnqueueUnmapMemObject(buffer->stream->queue, buffer->memory, buffer->mapping, 0, NULL,
                                 NULL);
@@ -296,11 +296,11 @@ kiln_status kiln__buffer_unmap(kiln_buffer *buffer, const char *call)
                             .writes = true,
                             .stream = buffer->stream};
     cl_event event = NULL;
-    kiln_status status = begin(&action);
+    kiln_status status = buffer_begin(&action);
     if (!status) {
         cl_int code = clEnqueueUnmapMemObject(buffer->stream->queue, action.memory, buffer->mapping,
                                               0, NULL, &event);
         status = took(&action, "clEnqueueUnmapMemObject", code, event);
     }
-    return leave_be(&action, finish(&action, status, buffer->bytes));
+    return leave_be(&action, buffer_finish(&action, status, buffer->bytes));
 }

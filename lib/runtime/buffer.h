@@ -30,16 +30,17 @@ struct kiln_buffer {
                                is noted; of several buffers that of the lowest address first */
     struct kiln__run *writer; /* the last that was enqueued, retained; NULL: none; and since then */
     struct kiln__run *_Atomic readers[KILN__MOST_STREAMS]; /* the last of each stream: both under
-                                 the order, where who only reads puts himself among the readers */
+                                                              the order, where who only reads puts
+                                                              himself among the readers */
     atomic_uint
         reading; /* threads between enter and leave that read; where two ever were at once */
     atomic_bool crossed; /* since the last writer, the reader noted need not be the last one */
     atomic_uint_fast64_t version; /* of the content: a new one, no other buffer's either,
                                      whenever somebody may write it */
-    struct kiln__kept
+    struct kiln__prepacked
         *kept;            /* what was made of the content (prepacked.h), under the budget's lock */
     pthread_mutex_t lock; /* guards what follows; nothing waits under it */
-    struct kiln__buffer_source source;
+    struct kiln__backing_store source;
 };
 
 /* A buffer without memory that nobody has used. */

@@ -21,7 +21,7 @@ static cl_int set_limits(const struct kiln__plan *plan, const struct kiln__launc
         if (launch->arguments.items[i].kind != KILN__ARGUMENT_MEMORY)
             continue;
         const struct kiln__slot *slot = &plan->slots.items[launch->arguments.items[i].slot];
-        size_t low = slot->place == KILN__PLACE_ARENA ? slot->offset : 0;
+        size_t low = slot->storage == KILN__STORAGE_ARENA ? slot->offset : 0;
         code = set_long(kernel, (*position)++, low);
         if (!code)
             code = set_long(kernel, (*position)++, low + slot->bytes);

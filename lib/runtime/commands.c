@@ -12,11 +12,11 @@ struct commands {
     struct kiln__executable *executable;
     struct kiln__stream *stream;
     struct kiln__bindings *bindings;
-    struct kiln__placing placing; /* of the same three */
-    struct kiln__run *run;        /* receives the events */
-    size_t left;                  /* steps still to come: the last has an event in any case */
-    size_t launched;              /* kernels */
-    size_t entered;               /* buffers */
+    struct kiln__slot_memory slots; /* of the same three */
+    struct kiln__run *run;          /* receives the events */
+    size_t left;                    /* steps still to come: the last has an event in any case */
+    size_t launched;                /* kernels */
+    size_t entered;                 /* buffers */
 };
 
 static struct kiln__runtime *runtime_of(const struct commands *commands)
@@ -38,7 +38,7 @@ static cl_event *launch_event(struct commands *commands, cl_event *event)
     const struct kiln__runtime *runtime = runtime_of(commands);
     bool ends = commands->left == 1;
     const struct kiln__bindings *bindings = commands->bindings;
-    bool later = runtime->ends_on_demand && bindings->left && !bindings->apart;
+    bool later = runtime->ends_on_demand && bindings->left && !bindings->independent;
     commands->left--;
     *event = NULL;
     if (runtime->trace || compiles(commands) || (ends && !later))
@@ -48,8 +48,8 @@ static cl_event *launch_event(struct commands *commands, cl_event *event)
     return NULL;
 }
 
-static kiln_status keep(struct commands *commands, cl_event event,
-                        const struct kiln__trace_span *what, struct kiln__error *error)
+static kiln_status commands_keep(struct commands *commands, cl_event event,
+                                 const struct kiln__trace_span *what, struct kiln__error *error)
 {
     if (runtime_of(commands)->trace)
         kiln__trace_add(runtime_of(commands)->trace, commands->stream->number, what, event);
@@ -123,8 +123,8 @@ static kiln_status download(struct commands *commands, uint32_t slot, struct spo
     return keep_all(commands, status, &events, &span, error);
 }
 
-static kiln_status copy(struct commands *commands, uint32_t slot, struct spot from, struct spot to,
-                        size_t bytes, struct kiln__error *error)
+static kiln_status commands_copy(struct commands *commands, uint32_t slot, struct spot from,
+                                 struct spot to, size_t bytes, struct kiln__error *error)
 {
     cl_event event = NULL;
     commands->left--;
@@ -133,7 +133,7 @@ static kiln_status copy(struct commands *commands, uint32_t slot, struct spot fr
     if (code)
         return kiln__cl_fail(error, "clEnqueueCopyBuffer", code);
     const struct kiln__trace_span span = span_of(commands, "copy", slot, bytes);
-    return keep(commands, event, &span, error);
+    return commands_keep(commands, event, &span, error);
 }
 
 static kiln_status enqueue_kernel(struct commands *commands, uint32_t index, cl_event *event,
@@ -184,13 +184,13 @@ static kiln_status launch(struct commands *commands, uint32_t index, struct kiln
     commands->launched++;
     if (!own)
         return KILN_OK;
-    return keep(commands, own,
-                &(struct kiln__trace_span){
-                    .name = launch->kernel,
-                    .bytes = launch->bytes,
-                    .described = executable->described ? executable->described[index] : 0,
-                    .called = executable->called ? executable->called[index] : 0},
-                error);
+    return commands_keep(commands, own,
+                         &(struct kiln__trace_span){
+                             .name = launch->kernel,
+                             .bytes = launch->bytes,
+                             .described = executable->described ? executable->described[index] : 0,
+                             .called = executable->called ? executable->called[index] : 0},
+                         error);
 }
 
 static kiln_status run_step(struct commands *commands, const struct kiln__plan_step *step,
@@ -204,28 +204,28 @@ static kiln_status run_step(struct commands *commands, const struct kiln__plan_s
     if (step->kind == KILN__STEP_UPLOAD)
         return upload(commands, step->slot, at, &commands->bindings->inputs.items[step->binding],
                       error);
-    const struct kiln__binding *result = kiln__placing_result(&commands->placing, step);
+    const struct kiln__binding *result = kiln__slot_memory_result(&commands->slots, step);
     struct spot to = {result->memory, result->offset};
     if (result->overlaps)
-        to = (struct spot){commands->placing.bounces.items[result->bounce].memory, 0};
+        to = (struct spot){commands->slots.bounces.items[result->bounce].memory, 0};
     else if (step->kind == KILN__STEP_DOWNLOAD)
         return download(commands, step->slot, at, result, error);
-    return copy(commands, step->slot, at, to, result->bytes, error);
+    return commands_copy(commands, step->slot, at, to, result->bytes, error);
 }
 
 /* Inputs go to their bounce buffers first, results leave theirs last. */
 static kiln_status run_bounces(struct commands *commands, bool inputs, struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
-    for (size_t i = 0; i < commands->placing.bounces.count && !status; i++) {
-        const struct kiln__bounce *bounce = &commands->placing.bounces.items[i];
+    for (size_t i = 0; i < commands->slots.bounces.count && !status; i++) {
+        const struct kiln__bounce *bounce = &commands->slots.bounces.items[i];
         const struct kiln__binding *binding = bounce->binding;
         if (bounce->is_input != inputs)
             continue;
         const struct spot bounced = {bounce->memory, 0}, own = {binding->memory, binding->offset};
         if (!binding->host)
-            status = copy(commands, bounce->slot, inputs ? own : bounced, inputs ? bounced : own,
-                          binding->bytes, error);
+            status = commands_copy(commands, bounce->slot, inputs ? own : bounced,
+                                   inputs ? bounced : own, binding->bytes, error);
         else if (inputs)
             status = upload(commands, bounce->slot, bounced, binding, error);
         else
@@ -245,25 +245,25 @@ static kiln_status map_back(struct commands *commands, const struct kiln__wrappe
                                       wrapper->result_bytes, 0, NULL, &map, &code);
     if (code)
         return kiln__cl_fail(error, "clEnqueueMapBuffer", code);
-    kiln_status status =
-        keep(commands, map,
-             &(struct kiln__trace_span){.name = "map", .bytes = wrapper->result_bytes}, error);
+    kiln_status status = commands_keep(
+        commands, map, &(struct kiln__trace_span){.name = "map", .bytes = wrapper->result_bytes},
+        error);
     commands->left--;
     code = clEnqueueUnmapMemObject(queue, wrapper->memory, mapped, 0, NULL, &unmap);
     if (code)
         return kiln__cl_fail(error, "clEnqueueUnmapMemObject", code);
-    kiln_status unmapped =
-        keep(commands, unmap,
-             &(struct kiln__trace_span){.name = "unmap", .bytes = wrapper->result_bytes}, error);
+    kiln_status unmapped = commands_keep(
+        commands, unmap,
+        &(struct kiln__trace_span){.name = "unmap", .bytes = wrapper->result_bytes}, error);
     return status ? status : unmapped;
 }
 
 static kiln_status map_results_back(struct commands *commands, struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
-    for (size_t i = 0; i < commands->placing.wrappers.count && !status; i++)
-        if (commands->placing.wrappers.items[i].result_bytes)
-            status = map_back(commands, &commands->placing.wrappers.items[i], error);
+    for (size_t i = 0; i < commands->slots.wrappers.count && !status; i++)
+        if (commands->slots.wrappers.items[i].result_bytes)
+            status = map_back(commands, &commands->slots.wrappers.items[i], error);
     return status;
 }
 
@@ -293,20 +293,20 @@ static void find_last_steps(struct commands *commands)
     const struct kiln__bindings *bindings = commands->bindings;
     for (size_t i = 0; i < bindings->buffers.count; i++)
         bindings->buffers.items[i].last_step = 0;
-    for (size_t i = 0; i < commands->placing.bounces.count; i++)
-        use_at(commands, commands->placing.bounces.items[i].binding, KILN__NEVER_EARLY);
+    for (size_t i = 0; i < commands->slots.bounces.count; i++)
+        use_at(commands, commands->slots.bounces.items[i].binding, KILN__NEVER_EARLY);
     for (size_t i = 0; i < plan->steps.count; i++) {
         const struct kiln__plan_step *step = &plan->steps.items[i];
         struct kiln__named named = {0};
         while (kiln__plan_next_named(plan, step, &named)) {
             const struct kiln__slot *slot = &plan->slots.items[named.slot];
-            if (slot->place == KILN__PLACE_INPUT)
+            if (slot->storage == KILN__STORAGE_INPUT)
                 use_at(commands, &bindings->inputs.items[slot->binding], i);
-            else if (slot->place == KILN__PLACE_RESULT)
+            else if (slot->storage == KILN__STORAGE_RESULT)
                 use_at(commands, &bindings->results.items[slot->binding], i);
         }
-        if (kiln__placing_result(&commands->placing, step))
-            use_at(commands, kiln__placing_result(&commands->placing, step), i);
+        if (kiln__slot_memory_result(&commands->slots, step))
+            use_at(commands, kiln__slot_memory_result(&commands->slots, step), i);
     }
 }
 
@@ -343,19 +343,18 @@ static bool is_flushed_later(const struct commands *commands)
            kiln__run_is_open(commands->run);
 }
 
-static kiln_status enqueue(struct commands *commands, struct kiln__error *error)
+static kiln_status commands_enqueue(struct commands *commands, struct kiln__error *error)
 {
     const struct kiln__plan *plan = commands->executable->plan;
-    commands->left =
-        plan->steps.count + commands->placing.bounces.count + commands->placing.maps_back;
+    commands->left = plan->steps.count + commands->slots.bounces.count + commands->slots.maps_back;
     if (commands->left == 0)
         return mark_end(commands, error);
     kiln_status status = run_bounces(commands, true, error);
-    if (commands->bindings->apart)
+    if (commands->bindings->independent)
         find_last_steps(commands);
     for (size_t i = 0; i < plan->steps.count && !status; i++) {
         status = run_step(commands, &plan->steps.items[i], error);
-        if (commands->bindings->apart && !status)
+        if (commands->bindings->independent && !status)
             status = mark_buffers(commands, i, error);
     }
     if (!status)
@@ -389,9 +388,9 @@ static kiln_status enter_buffers(struct commands *commands, struct kiln__error *
 
 static void leave_buffers(struct commands *commands, bool enqueued)
 {
-    for (size_t i = 0; i < commands->placing.kept.count && enqueued; i++)
-        if (commands->placing.kept.items[i].state == KILN__KEPT_NEW)
-            kiln__kept_offer(&commands->placing.kept.items[i], kiln__run_end(commands->run));
+    for (size_t i = 0; i < commands->slots.kept.count && enqueued; i++)
+        if (commands->slots.kept.items[i].state == KILN__PREPACKED_NEW)
+            kiln__prepacked_offer(&commands->slots.kept.items[i], kiln__run_end(commands->run));
     for (size_t i = 0; i < commands->entered; i++) {
         struct kiln__use_of_buffer *use = &commands->bindings->buffers.items[i];
         struct kiln__run *run = use->early ? use->early : commands->run;
@@ -405,17 +404,17 @@ static void leave_buffers(struct commands *commands, bool enqueued)
 
 static bool holds_kept(const struct commands *commands)
 {
-    for (size_t i = 0; i < commands->placing.kept.count; i++)
-        if (!kiln__kept_holds(&commands->placing.kept.items[i]))
+    for (size_t i = 0; i < commands->slots.kept.count; i++)
+        if (!kiln__prepacked_holds(&commands->slots.kept.items[i]))
             return false;
     return true;
 }
 
 /* Memory is taken before buffers are entered: it may take waiting for other runs, which may be to
  * enter them. */
-static kiln_status prepare(struct commands *commands, struct kiln__error *error)
+static kiln_status commands_prepare(struct commands *commands, struct kiln__error *error)
 {
-    kiln_status status = kiln__placing_take(&commands->placing, error);
+    kiln_status status = kiln__slot_memory_take(&commands->slots, error);
     if (!status)
         status = kiln__executable_bind(commands->executable, commands->bindings->checked, error);
     return status ? status : enter_buffers(commands, error);
@@ -427,14 +426,14 @@ static kiln_status submit(struct commands *commands, struct kiln__error *error)
     if (!kiln__bindings_check(commands->bindings))
         status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     if (!status)
-        status = prepare(commands, error);
+        status = commands_prepare(commands, error);
     if (!status && !holds_kept(commands)) { /* a writer was faster */
         leave_buffers(commands, false);
-        kiln__placing_give_back(&commands->placing);
-        commands->placing.keeps_nothing = true;
-        status = prepare(commands, error);
+        kiln__slot_memory_give_back(&commands->slots);
+        commands->slots.keeps_nothing = true;
+        status = commands_prepare(commands, error);
     }
-    return status ? status : enqueue(commands, error);
+    return status ? status : commands_enqueue(commands, error);
 }
 
 kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln__stream *stream,
@@ -449,7 +448,7 @@ kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln_
         .executable = executable,
         .stream = stream,
         .bindings = bindings,
-        .placing = {.executable = executable, .stream = stream, .bindings = bindings}};
+        .slots = {.executable = executable, .stream = stream, .bindings = bindings}};
     commands.run = kiln__run_create(stream);
     if (!commands.run)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
@@ -465,12 +464,12 @@ kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln_
     if (status) {
         kiln__run_release(commands.run);
     } else {
-        kiln__placing_tell_unread(&commands.placing);
+        kiln__slot_memory_tell_unread(&commands.slots);
         kiln__executable_launched(executable);
         atomic_fetch_add(&executable->runtime->counters.batches, 1);
         *run = commands.run;
     }
-    kiln__placing_give_back(&commands.placing);
+    kiln__slot_memory_give_back(&commands.slots);
     kiln__budget_leave(&executable->runtime->memory);
     kiln__stream_leave(stream);
     return status;

@@ -27,7 +27,7 @@ static kiln_status set_constants(const struct kiln__launch *launch, cl_kernel ke
         const struct kiln__argument *argument = &launch->arguments.items[i];
         cl_int code = CL_SUCCESS;
         if (argument->kind == KILN__ARGUMENT_INDEX)
-            code = set_index(kernel, i, argument->integer, launch->form.wide);
+            code = set_index(kernel, i, argument->integer, launch->variant.wide);
         else if (argument->kind == KILN__ARGUMENT_I32 || argument->kind == KILN__ARGUMENT_I64)
             code = set_index(kernel, i, argument->integer, argument->kind == KILN__ARGUMENT_I64);
         else if (argument->kind == KILN__ARGUMENT_F32)
@@ -188,7 +188,7 @@ static bool make_room(struct kiln__executable *executable,
 }
 
 /* Without memory spans have no words. */
-static void describe(struct kiln__executable *executable)
+static void executable_describe(struct kiln__executable *executable)
 {
     const struct kiln__plan *plan = executable->plan;
     struct kiln__trace *trace = executable->runtime->trace;
@@ -253,7 +253,7 @@ kiln_status kiln__executable_create(struct kiln__runtime *runtime, const struct 
         return status;
     }
     find_stepped(executable);
-    describe(executable);
+    executable_describe(executable);
     *made = executable;
     return status;
 }
@@ -262,7 +262,7 @@ kiln_status kiln__executable_create(struct kiln__runtime *runtime, const struct 
 uint64_t kiln__executable_room(const struct kiln__plan *plan, uint64_t others)
 {
     for (size_t i = 0; i < plan->slots.count; i++)
-        if (plan->slots.items[i].place == KILN__PLACE_KEPT)
+        if (plan->slots.items[i].storage == KILN__STORAGE_PREPACKED)
             others += kiln__pool_rounded(plan->slots.items[i].bytes);
     return others ? others + kiln__pool_rounded(plan->arena_bytes) : plan->arena_bytes;
 }

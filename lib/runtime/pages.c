@@ -27,7 +27,7 @@ void *kiln__pages_alloc(size_t bytes, size_t alignment)
     return memory;
 }
 
-static void CL_CALLBACK end(cl_mem memory, void *host)
+static void CL_CALLBACK pages_end(cl_mem memory, void *host)
 {
     (void)memory;
     free(host);
@@ -43,7 +43,7 @@ cl_mem kiln__pages_create(cl_context context, size_t bytes, cl_int *code)
         host ? clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes, host, code)
              : NULL;
     if (memory)
-        *code = clSetMemObjectDestructorCallback(memory, end, host);
+        *code = clSetMemObjectDestructorCallback(memory, pages_end, host);
     if (!*code)
         return memory;
     if (memory)

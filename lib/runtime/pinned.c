@@ -9,7 +9,7 @@
 /* ---- a piece ---- */
 
 /* A queue of its own: in one that has commands the map would wait for them. */
-static cl_int map(cl_context context, cl_device_id device, struct kiln__pinned *pinned)
+static cl_int pinned_map(cl_context context, cl_device_id device, struct kiln__pinned *pinned)
 {
     cl_int code;
     cl_command_queue queue = clCreateCommandQueue(context, device, 0, &code);
@@ -30,7 +30,7 @@ kiln_status kiln__pinned_make(cl_context context, cl_device_id device, size_t by
     *pinned = (struct kiln__pinned){.bytes = bytes};
     pinned->object = clCreateBuffer(context, CL_MEM_ALLOC_HOST_PTR, bytes, NULL, &code);
     if (!code) {
-        code = map(context, device, pinned);
+        code = pinned_map(context, device, pinned);
         if (code)
             clReleaseMemObject(pinned->object);
     }

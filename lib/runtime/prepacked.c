@@ -13,9 +13,9 @@
 /* Of a buffer; of more, the one that was looked for longest ago is forgotten. */
 #define MOST_OF_A_BUFFER 8
 
-struct kiln__kept {
-    struct kiln__kept *next;           /* of the buffer's */
-    struct kiln__kept *before, *after; /* of the budget's, if it has memory */
+struct kiln__prepacked {
+    struct kiln__prepacked *next;           /* of the buffer's */
+    struct kiln__prepacked *before, *after; /* of the budget's, if it has memory */
     struct kiln__hash128 key;
     struct kiln__hash128 version; /* of the content that it is, or was to be, made from */
     size_t bytes;
@@ -35,7 +35,7 @@ static bool is_equal(const struct kiln__hash128 *a, const struct kiln__hash128 *
 }
 
 /* No two contents, of one buffer or of two, have the same number (buffer.c). */
-static struct kiln__hash128 version_of(const struct kiln__kept_use *use)
+static struct kiln__hash128 version_of(const struct kiln__prepacked_use *use)
 {
     uint64_t numbers[KILN__MOST_SOURCES];
     for (size_t i = 0; i < use->n_buffers; i++)
@@ -44,7 +44,7 @@ static struct kiln__hash128 version_of(const struct kiln__kept_use *use)
 }
 
 /* Whether nobody can write one of them unseen. */
-static bool are_own(const struct kiln__kept_use *use)
+static bool are_own(const struct kiln__prepacked_use *use)
 {
     for (size_t i = 0; i < use->n_buffers; i++)
         if (use->buffers[i]->lent || atomic_load(&use->buffers[i]->shown))
@@ -55,8 +55,8 @@ static bool are_own(const struct kiln__kept_use *use)
 /* ---- memory: under the budget's lock ---- */
 
 /* Where the run before made it, mostly, which lies idle in the pool now. */
-static cl_mem create(struct kiln__budget *budget, struct kiln__pool *pool,
-                     struct kiln__kept_use *use, struct kiln__kept *kept)
+static cl_mem prepacked_create(struct kiln__budget *budget, struct kiln__pool *pool,
+                               struct kiln__prepacked_use *use, struct kiln__prepacked *kept)
 {
     cl_int code;
     if (use->bytes > budget->limit / KEPT_SHARE ||
@@ -77,7 +77,7 @@ static cl_mem create(struct kiln__budget *budget, struct kiln__pool *pool,
 }
 
 /* Commands that use it keep the memory until they have ended. */
-static void release(struct kiln__budget *budget, cl_mem memory, size_t bytes)
+static void prepacked_release(struct kiln__budget *budget, cl_mem memory, size_t bytes)
 {
     kiln__budget_count_release(budget);
     clReleaseMemObject(memory);
@@ -85,7 +85,7 @@ static void release(struct kiln__budget *budget, cl_mem memory, size_t bytes)
     atomic_fetch_sub(&budget->bytes, bytes);
 }
 
-static void hang_up(struct kiln__budget *budget, struct kiln__kept *kept)
+static void hang_up(struct kiln__budget *budget, struct kiln__prepacked *kept)
 {
     kept->before = NULL;
     kept->after = budget->kept;
@@ -94,11 +94,11 @@ static void hang_up(struct kiln__budget *budget, struct kiln__kept *kept)
     budget->kept = kept;
 }
 
-static void empty(struct kiln__budget *budget, struct kiln__kept *kept)
+static void prepacked_empty(struct kiln__budget *budget, struct kiln__prepacked *kept)
 {
     if (!kept->memory)
         return;
-    release(budget, kept->memory, kept->bytes);
+    prepacked_release(budget, kept->memory, kept->bytes);
     if (kept->end)
         clReleaseEvent(kept->end);
     kept->memory = NULL;
@@ -112,21 +112,22 @@ static void empty(struct kiln__budget *budget, struct kiln__kept *kept)
         kept->after->before = kept->before;
 }
 
-void kiln__kept_trim(struct kiln__budget *budget)
+void kiln__prepacked_trim(struct kiln__budget *budget)
 {
     pthread_mutex_lock(&budget->keeping);
     while (budget->kept)
-        empty(budget, budget->kept);
+        prepacked_empty(budget, budget->kept);
     pthread_mutex_unlock(&budget->keeping);
 }
 
 /* ---- finding: under the budget's lock ---- */
 
 /* Moved to the front of the buffer's; NULL without memory. */
-static struct kiln__kept *find(struct kiln__budget *budget, const struct kiln__kept_use *use)
+static struct kiln__prepacked *prepacked_find(struct kiln__budget *budget,
+                                              const struct kiln__prepacked_use *use)
 {
     kiln_buffer *buffer = use->buffers[0];
-    struct kiln__kept **place = &buffer->kept, *kept = *place;
+    struct kiln__prepacked **place = &buffer->kept, *kept = *place;
     size_t count = 1;
     while (kept && !is_equal(&kept->key, &use->key) && (kept->next || count < MOST_OF_A_BUFFER)) {
         place = &kept->next;
@@ -140,8 +141,8 @@ static struct kiln__kept *find(struct kiln__budget *budget, const struct kiln__k
     if (!kept)
         return NULL;
     if (!is_equal(&kept->key, &use->key)) {
-        empty(budget, kept);
-        *kept = (struct kiln__kept){.key = use->key};
+        prepacked_empty(budget, kept);
+        *kept = (struct kiln__prepacked){.key = use->key};
     }
     kept->next = buffer->kept;
     buffer->kept = kept;
@@ -157,14 +158,15 @@ static void release_spare(struct kiln__budget *budget, struct kiln__pool *pool, 
 }
 
 /* Whether it can be used without waiting for it. */
-static bool is_ready(struct kiln__budget *budget, struct kiln__pool *pool, struct kiln__kept *kept)
+static bool is_ready(struct kiln__budget *budget, struct kiln__pool *pool,
+                     struct kiln__prepacked *kept)
 {
     cl_int state = CL_COMPLETE;
     if (kept->end &&
         clGetEventInfo(kept->end, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL))
         state = CL_OUT_OF_RESOURCES;
     if (state < 0)
-        empty(budget, kept);
+        prepacked_empty(budget, kept);
     kept->spared |= state == CL_QUEUED || state == CL_SUBMITTED || state == CL_RUNNING;
     if (state != CL_COMPLETE)
         return false;
@@ -178,45 +180,46 @@ static bool is_ready(struct kiln__budget *budget, struct kiln__pool *pool, struc
 
 /* ---- a run ---- */
 
-void kiln__kept_take(struct kiln__kept_use *use, struct kiln__pool *pool)
+void kiln__prepacked_take(struct kiln__prepacked_use *use, struct kiln__pool *pool)
 {
     struct kiln__budget *budget = budget_of(use->buffers[0]);
-    use->state = KILN__KEPT_NOT;
+    use->state = KILN__PREPACKED_NOT;
     use->memory = NULL;
     use->version = version_of(use);
     if (!are_own(use))
         return;
     pthread_mutex_lock(&budget->keeping);
-    struct kiln__kept *kept = find(budget, use);
+    struct kiln__prepacked *kept = prepacked_find(budget, use);
     if (kept && !is_equal(&kept->version, &use->version)) {
-        empty(budget, kept);
+        prepacked_empty(budget, kept);
         kept->version = use->version;
     } else if (kept && kept->memory && is_ready(budget, pool, kept)) {
-        use->state = KILN__KEPT_READY;
+        use->state = KILN__PREPACKED_READY;
         use->memory = kept->memory;
     } else if (kept && !kept->memory) {
-        use->memory = create(budget, pool, use, kept);
-        use->state = use->memory ? KILN__KEPT_NEW : KILN__KEPT_NOT;
+        use->memory = prepacked_create(budget, pool, use, kept);
+        use->state = use->memory ? KILN__PREPACKED_NEW : KILN__PREPACKED_NOT;
     }
     pthread_mutex_unlock(&budget->keeping);
 }
 
-bool kiln__kept_holds(const struct kiln__kept_use *use)
+bool kiln__prepacked_holds(const struct kiln__prepacked_use *use)
 {
     struct kiln__hash128 version = version_of(use);
-    return use->state != KILN__KEPT_READY || (is_equal(&version, &use->version) && are_own(use));
+    return use->state != KILN__PREPACKED_READY ||
+           (is_equal(&version, &use->version) && are_own(use));
 }
 
-void kiln__kept_offer(struct kiln__kept_use *use, cl_event end)
+void kiln__prepacked_offer(struct kiln__prepacked_use *use, cl_event end)
 {
     struct kiln__budget *budget = budget_of(use->buffers[0]);
-    if (use->state != KILN__KEPT_NEW)
+    if (use->state != KILN__PREPACKED_NEW)
         return;
     pthread_mutex_lock(&budget->keeping);
     use->version = version_of(use);
-    struct kiln__kept *kept = find(budget, use);
+    struct kiln__prepacked *kept = prepacked_find(budget, use);
     if (kept && !is_equal(&kept->version, &use->version))
-        empty(budget, kept);
+        prepacked_empty(budget, kept);
     if (kept && !kept->memory && end && !clRetainEvent(end)) {
         kept->version = use->version;
         kept->bytes = use->bytes;
@@ -228,28 +231,28 @@ void kiln__kept_offer(struct kiln__kept_use *use, cl_event end)
     pthread_mutex_unlock(&budget->keeping);
 }
 
-void kiln__kept_give(struct kiln__kept_use *use)
+void kiln__prepacked_give(struct kiln__prepacked_use *use)
 {
     if (!use->memory)
         return;
     struct kiln__budget *budget = budget_of(use->buffers[0]);
     pthread_mutex_lock(&budget->keeping);
-    if (use->state == KILN__KEPT_NEW)
-        release(budget, use->memory, use->bytes);
+    if (use->state == KILN__PREPACKED_NEW)
+        prepacked_release(budget, use->memory, use->bytes);
     else
         clReleaseMemObject(use->memory);
     pthread_mutex_unlock(&budget->keeping);
     use->memory = NULL;
 }
 
-void kiln__kept_drop(kiln_buffer *buffer)
+void kiln__prepacked_drop(kiln_buffer *buffer)
 {
     struct kiln__budget *budget = budget_of(buffer);
     pthread_mutex_lock(&budget->keeping);
     while (buffer->kept) {
-        struct kiln__kept *kept = buffer->kept;
+        struct kiln__prepacked *kept = buffer->kept;
         buffer->kept = kept->next;
-        empty(budget, kept);
+        prepacked_empty(budget, kept);
         free(kept);
     }
     pthread_mutex_unlock(&budget->keeping);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What launches make of the content of buffers alone, such as a weight's packed panels, kept until
- * one of them is written: runs that find it leave out those launches. A thing is kept when it is
- * made for the second time from the same content, and found once its run has ended well. Its memory
- * counts among that of the pools, is a quarter of it at most, and is the first to go. */
+/* Prepacked weights: what launches make of the content of buffers alone, such as a weight's panels,
+ * kept until one of them is written: runs that find it leave out those launches. A thing is kept
+ * when it is made for the second time from the same content, and found once its run has ended well.
+ * Its memory counts among that of the pools, is a quarter of it at most, and is the first to go. */
 #ifndef KILN_RUNTIME_PREPACKED_H
 #define KILN_RUNTIME_PREPACKED_H
 
@@ -10,15 +10,15 @@
 #include "runtime/buffer.h"
 #include "util/hash.h"
 
-enum kiln__kept_state {
-    KILN__KEPT_NOT,  /* the run makes it in memory of its pool */
-    KILN__KEPT_NEW,  /* the run makes it, in this memory */
-    KILN__KEPT_READY /* it is there */
+enum kiln__prepacked_state {
+    KILN__PREPACKED_NOT,  /* the run makes it in memory of its pool */
+    KILN__PREPACKED_NEW,  /* the run makes it, in this memory */
+    KILN__PREPACKED_READY /* it is there */
 };
 
 /* One run's use of what is named `key`. */
-struct kiln__kept_use {
-    enum kiln__kept_state state;
+struct kiln__prepacked_use {
+    enum kiln__prepacked_state state;
     kiln_buffer *buffers[KILN__MOST_SOURCES]; /* that it is made of; the first has it */
     size_t n_buffers;
     struct kiln__hash128 key;
@@ -29,18 +29,18 @@ struct kiln__kept_use {
 
 /* Look for it, by `buffers`, `key` and `bytes`, which may become more; without memory it is NOT.
  * `pool`: of the stream that the run is in, whose idle memory it may be made in. */
-void kiln__kept_take(struct kiln__kept_use *use, struct kiln__pool *pool);
+void kiln__prepacked_take(struct kiln__prepacked_use *use, struct kiln__pool *pool);
 
 /* In the buffers' order: whether what was found still is of the buffers' content. */
-bool kiln__kept_holds(const struct kiln__kept_use *use);
+bool kiln__prepacked_holds(const struct kiln__prepacked_use *use);
 
 /* In the buffers' order: the run was enqueued, `end` is its last event. */
-void kiln__kept_offer(struct kiln__kept_use *use, cl_event end);
+void kiln__prepacked_offer(struct kiln__prepacked_use *use, cl_event end);
 
 /* After the run was enqueued, or not. */
-void kiln__kept_give(struct kiln__kept_use *use);
+void kiln__prepacked_give(struct kiln__prepacked_use *use);
 
 /* Nobody uses the buffer any more. */
-void kiln__kept_drop(kiln_buffer *buffer);
+void kiln__prepacked_drop(kiln_buffer *buffer);
 
 #endif

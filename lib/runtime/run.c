@@ -172,7 +172,7 @@ static cl_int state_of(cl_event event)
     return code ? code : state;
 }
 
-static kiln_status blame(const struct command *command, cl_int state, struct kiln__error *error)
+static kiln_status run_blame(const struct command *command, cl_int state, struct kiln__error *error)
 {
     return kiln__fail(error, KILN_DEVICE_ERROR,
                       "command %" PRIu32 " of the batch, %s of %" PRIu64 " bytes, failed: %s (%d)",
@@ -181,7 +181,7 @@ static kiln_status blame(const struct command *command, cl_int state, struct kil
 }
 
 /* The first command that failed; NOT_READY if none did and one has not ended. */
-static kiln_status look(struct kiln__run *run, struct kiln__error *error)
+static kiln_status run_look(struct kiln__run *run, struct kiln__error *error)
 {
     bool ended = true;
     kiln_status status = close_run(run, error);
@@ -192,14 +192,14 @@ static kiln_status look(struct kiln__run *run, struct kiln__error *error)
     for (size_t i = 0; i < run->events.count; i++) {
         cl_int state = state_of(run->events.items[i]);
         if (state < 0)
-            return blame(&run->commands.items[i], state, error);
+            return run_blame(&run->commands.items[i], state, error);
         ended = ended && state == CL_COMPLETE;
     }
     return ended ? KILN_OK : KILN_NOT_READY;
 }
 
-static kiln_status tell(struct kiln__run *run, const char *call, const struct kiln__error *found,
-                        struct kiln__error *error)
+static kiln_status run_tell(struct kiln__run *run, const char *call,
+                            const struct kiln__error *found, struct kiln__error *error)
 {
     hear(run);
     return found->status ? kiln__fail(error, found->status, "%s: %s", call, found->text) : KILN_OK;
@@ -213,7 +213,7 @@ static void thin_out(struct kiln__run *run)
         bool is_last = i + 1 == run->events.count;
         cl_int state = is_last ? CL_QUEUED : state_of(run->events.items[i]);
         if (state < 0)
-            blame(&run->commands.items[i], state, &run->failed);
+            run_blame(&run->commands.items[i], state, &run->failed);
         if (state <= CL_COMPLETE) {
             clReleaseEvent(run->events.items[i]);
             continue;
@@ -283,20 +283,20 @@ kiln_status kiln__run_await(struct kiln__run *run, const char *call, struct kiln
         found = run->failed; /* of a command that made place for the end's event */
     if (code || found.status) {
         kiln__stream_finish(run->stream);
-        kiln_status status = look(run, &found);
+        kiln_status status = run_look(run, &found);
         if (!status || status == KILN_NOT_READY)
             kiln__fail(&found, KILN_DEVICE_ERROR,
                        "a command of the batch failed: clWaitForEvents answered %s (%d)",
                        kiln__cl_name(code), (int)code);
     }
-    return tell(run, call, &found, error);
+    return run_tell(run, call, &found, error);
 }
 
 kiln_status kiln__run_poll(struct kiln__run *run, const char *call, struct kiln__error *error)
 {
     struct kiln__error found = {0};
-    kiln_status status = look(run, &found);
-    return status == KILN_NOT_READY ? status : tell(run, call, &found, error);
+    kiln_status status = run_look(run, &found);
+    return status == KILN_NOT_READY ? status : run_tell(run, call, &found, error);
 }
 
 /* ---- what other streams wait for ---- */
@@ -363,7 +363,7 @@ static void sweep(struct kiln__runs *runs)
     size_t kept = 0;
     for (size_t i = 0; i < runs->runs.count; i++) {
         struct kiln__run *run = runs->runs.items[i];
-        if (!atomic_load(&run->told) && (kept || look(run, &runs->failed) == KILN_NOT_READY)) {
+        if (!atomic_load(&run->told) && (kept || run_look(run, &runs->failed) == KILN_NOT_READY)) {
             runs->runs.items[kept++] = run;
             continue;
         }

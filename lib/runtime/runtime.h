@@ -21,7 +21,7 @@ enum kiln__host_mode {
 
 struct kiln__counters {
     atomic_uint_fast64_t uploads, upload_bytes, downloads, download_bytes, launches, batches,
-        plans_made, plans_reused, buffers_live, buffer_bytes, given_up_bytes;
+        plans_made, plans_reused, buffers_live, buffer_bytes, evicted_bytes;
 };
 
 struct kiln__runtime {

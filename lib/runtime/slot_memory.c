@@ -7,38 +7,38 @@
 
 #include "runtime/buffer.h"
 
-static struct kiln__runtime *runtime_of(const struct kiln__placing *placing)
+static struct kiln__runtime *runtime_of(const struct kiln__slot_memory *slots)
 {
-    return placing->executable->runtime;
+    return slots->executable->runtime;
 }
 
-static kiln_status take_bounce(struct kiln__placing *placing, uint32_t slot,
+static kiln_status take_bounce(struct kiln__slot_memory *slots, uint32_t slot,
                                struct kiln__binding *binding, bool is_input, cl_mem *memory,
                                struct kiln__error *error)
 {
-    struct kiln__bounce *bounce = kiln__vector_push(&placing->bounces);
+    struct kiln__bounce *bounce = kiln__vector_push(&slots->bounces);
     if (!bounce)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
-    binding->bounce = placing->bounces.count - 1;
+    binding->bounce = slots->bounces.count - 1;
     bounce->binding = binding;
     bounce->slot = slot;
     bounce->is_input = is_input;
     kiln_status status =
-        kiln__pool_take(placing->stream->pool, binding->bytes, &bounce->memory, error);
+        kiln__pool_take(slots->stream->pool, binding->bytes, &bounce->memory, error);
     *memory = bounce->memory;
     return status;
 }
 
 /* The caller's memory as a cl_mem: kept with the binding where the driver uses it as it is at any
  * time, else made for this run, whose start is when the driver looks at it. */
-static kiln_status wrap_host(struct kiln__placing *placing, struct kiln__binding *binding,
+static kiln_status wrap_host(struct kiln__slot_memory *slots, struct kiln__binding *binding,
                              bool is_input, cl_mem *memory, struct kiln__error *error)
 {
     cl_int code;
-    bool kept = runtime_of(placing)->host_mode == KILN__HOST_LIVE;
+    bool kept = runtime_of(slots)->host_mode == KILN__HOST_LIVE;
     cl_mem_flags flags = CL_MEM_USE_HOST_PTR | (is_input ? CL_MEM_READ_ONLY : CL_MEM_READ_WRITE);
     *memory =
-        clCreateBuffer(runtime_of(placing)->context, flags, binding->bytes, binding->host, &code);
+        clCreateBuffer(runtime_of(slots)->context, flags, binding->bytes, binding->host, &code);
     if (code) {
         *memory = NULL;
         return kiln__cl_fail(error, "clCreateBuffer", code);
@@ -47,50 +47,50 @@ static kiln_status wrap_host(struct kiln__placing *placing, struct kiln__binding
         binding->memory = *memory;
         return KILN_OK;
     }
-    struct kiln__wrapper *wrapper = kiln__vector_push(&placing->wrappers);
+    struct kiln__wrapper *wrapper = kiln__vector_push(&slots->wrappers);
     if (!wrapper) {
         clReleaseMemObject(*memory);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     }
     *wrapper = (struct kiln__wrapper){*memory, is_input ? 0 : binding->bytes};
-    placing->maps_back += !is_input;
+    slots->maps_back += !is_input;
     return KILN_OK;
 }
 
 /* Have a buffer's memory stay, if it would not otherwise. */
-static kiln_status hold(struct kiln__placing *placing, struct kiln__binding *binding,
-                        struct kiln__error *error)
+static kiln_status slot_memory_hold(struct kiln__slot_memory *slots, struct kiln__binding *binding,
+                                    struct kiln__error *error)
 {
     if (!binding->buffer || !binding->buffer->source.read)
         return KILN_OK;
-    kiln_buffer **place = kiln__vector_push(&placing->held);
+    kiln_buffer **place = kiln__vector_push(&slots->held);
     if (!place)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     *place = binding->buffer;
-    kiln_status status = kiln__source_hold(binding->buffer, &binding->memory, error);
-    placing->held.count -= status != KILN_OK;
+    kiln_status status = kiln__backing_hold(binding->buffer, &binding->memory, error);
+    slots->held.count -= status != KILN_OK;
     return status;
 }
 
-static kiln_status place_binding(struct kiln__placing *placing, uint32_t slot,
+static kiln_status place_binding(struct kiln__slot_memory *slots, uint32_t slot,
                                  struct kiln__binding *binding, bool is_input,
                                  struct kiln__error *error)
 {
-    cl_mem *memory = &placing->executable->memory[slot];
+    cl_mem *memory = &slots->executable->memory[slot];
     if (binding->needs_bounce)
-        return take_bounce(placing, slot, binding, is_input, memory, error);
+        return take_bounce(slots, slot, binding, is_input, memory, error);
     *memory = binding->memory;
-    return *memory ? KILN_OK : wrap_host(placing, binding, is_input, memory, error);
+    return *memory ? KILN_OK : wrap_host(slots, binding, is_input, memory, error);
 }
 
 /* The buffers that a kept slot is made of, the largest first: all that is made of some has one of
  * them for a place where it is found. Which of them was which still counts, in the key. False: one
  * is not a buffer as a whole. */
-static bool find_sources(const struct kiln__placing *placing, const struct kiln__slot *slot,
-                         struct kiln__kept_use *use)
+static bool find_sources(const struct kiln__slot_memory *slots, const struct kiln__slot *slot,
+                         struct kiln__prepacked_use *use)
 {
     for (uint32_t i = 0; i < slot->n_sources; i++) {
-        const struct kiln__binding *binding = &placing->bindings->inputs.items[slot->sources[i]];
+        const struct kiln__binding *binding = &slots->bindings->inputs.items[slot->sources[i]];
         if (binding->is_part || !binding->buffer)
             return false;
         use->buffers[i] = binding->buffer;
@@ -105,30 +105,30 @@ static bool find_sources(const struct kiln__placing *placing, const struct kiln_
 }
 
 /* Where launches find, or leave, what they make of buffers. */
-static kiln_status place_kept(struct kiln__placing *placing, uint32_t index,
+static kiln_status place_kept(struct kiln__slot_memory *slots, uint32_t index,
                               struct kiln__error *error)
 {
-    struct kiln__executable *executable = placing->executable;
+    struct kiln__executable *executable = slots->executable;
     const struct kiln__slot *slot = &executable->plan->slots.items[index];
-    struct kiln__kept_use *use = kiln__vector_push(&placing->kept);
-    cl_mem *made = kiln__vector_push(&placing->made);
+    struct kiln__prepacked_use *use = kiln__vector_push(&slots->kept);
+    cl_mem *made = kiln__vector_push(&slots->made);
     executable->ready[index] = false;
     if (made)
         *made = NULL;
     if (!use || !made) {
-        placing->kept.count -= use != NULL;
+        slots->kept.count -= use != NULL;
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     }
     use->key = slot->key;
     use->bytes = slot->bytes;
-    if (!placing->keeps_nothing && find_sources(placing, slot, use))
-        kiln__kept_take(use, placing->stream->pool);
-    executable->ready[index] = use->state == KILN__KEPT_READY;
+    if (!slots->keeps_nothing && find_sources(slots, slot, use))
+        kiln__prepacked_take(use, slots->stream->pool);
+    executable->ready[index] = use->state == KILN__PREPACKED_READY;
     executable->memory[index] = use->memory;
     if (use->memory)
         return KILN_OK;
-    placing->kept.count--;
-    kiln_status status = kiln__pool_take(placing->stream->pool, slot->bytes, made, error);
+    slots->kept.count--;
+    kiln_status status = kiln__pool_take(slots->stream->pool, slot->bytes, made, error);
     executable->memory[index] = *made;
     return status;
 }
@@ -140,14 +140,14 @@ static bool is_needed(const struct kiln__executable *executable, const struct ki
     if (!launch->makes)
         return true;
     const struct kiln__slot *slot = &executable->plan->slots.items[made];
-    return slot->place == KILN__PLACE_KEPT ? !executable->ready[made]
-                                           : slot->wanted || executable->needed[made];
+    return slot->storage == KILN__STORAGE_PREPACKED ? !executable->ready[made]
+                                                    : slot->wanted || executable->needed[made];
 }
 
 /* Launches whose results are kept, and those that only they need: from the last on. */
-static void leave_out(struct kiln__placing *placing)
+static void leave_out(struct kiln__slot_memory *slots)
 {
-    struct kiln__executable *executable = placing->executable;
+    struct kiln__executable *executable = slots->executable;
     const struct kiln__plan *plan = executable->plan;
     if (!plan->kept_bytes)
         return;
@@ -174,14 +174,14 @@ static bool is_read(const struct kiln__executable *executable, uint32_t slot)
 }
 
 /* What the slot stands for; NULL: it is memory of the run's. */
-static struct kiln__binding *find_binding(const struct kiln__placing *placing, uint32_t index)
+static struct kiln__binding *find_binding(const struct kiln__slot_memory *slots, uint32_t index)
 {
-    const struct kiln__slot *slot = &placing->executable->plan->slots.items[index];
+    const struct kiln__slot *slot = &slots->executable->plan->slots.items[index];
     if (!slot->bytes)
         return NULL;
-    return slot->place == KILN__PLACE_INPUT    ? &placing->bindings->inputs.items[slot->binding]
-           : slot->place == KILN__PLACE_RESULT ? &placing->bindings->results.items[slot->binding]
-                                               : NULL;
+    return slot->storage == KILN__STORAGE_INPUT    ? &slots->bindings->inputs.items[slot->binding]
+           : slot->storage == KILN__STORAGE_RESULT ? &slots->bindings->results.items[slot->binding]
+                                                   : NULL;
 }
 
 /* Whether its memory may come and go. */
@@ -191,171 +191,170 @@ static bool is_sourced(const struct kiln__binding *binding)
 }
 
 /* The slot's binding, if its buffer only has memory while somebody reads it; or NULL. */
-static struct kiln__binding *find_sourced(const struct kiln__placing *placing, uint32_t index)
+static struct kiln__binding *find_sourced(const struct kiln__slot_memory *slots, uint32_t index)
 {
-    const struct kiln__slot *slot = &placing->executable->plan->slots.items[index];
-    struct kiln__binding *binding = find_binding(placing, index);
-    return binding && slot->place == KILN__PLACE_INPUT && is_sourced(binding) ? binding : NULL;
+    const struct kiln__slot *slot = &slots->executable->plan->slots.items[index];
+    struct kiln__binding *binding = find_binding(slots, index);
+    return binding && slot->storage == KILN__STORAGE_INPUT && is_sourced(binding) ? binding : NULL;
 }
 
 /* What such inputs have, once it is known which launches run. */
-static kiln_status place_sourced(struct kiln__placing *placing, struct kiln__error *error)
+static kiln_status place_sourced(struct kiln__slot_memory *slots, struct kiln__error *error)
 {
-    struct kiln__executable *executable = placing->executable;
+    struct kiln__executable *executable = slots->executable;
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < executable->anew_count && !status; i++) {
         const uint32_t slot = executable->anew[i];
-        struct kiln__binding *binding = find_sourced(placing, slot);
+        struct kiln__binding *binding = find_sourced(slots, slot);
         bool reads = binding && is_read(executable, slot);
         if (reads)
-            status = hold(placing, binding, error);
+            status = slot_memory_hold(slots, binding, error);
         if (reads && !status)
-            status = place_binding(placing, slot, binding, true, error);
+            status = place_binding(slots, slot, binding, true, error);
     }
     return status;
 }
 
-void kiln__placing_tell_unread(const struct kiln__placing *placing)
+void kiln__slot_memory_tell_unread(const struct kiln__slot_memory *slots)
 {
-    const struct kiln__executable *executable = placing->executable;
+    const struct kiln__executable *executable = slots->executable;
     for (size_t i = 0; i < executable->anew_count; i++) {
-        const struct kiln__binding *binding = find_sourced(placing, executable->anew[i]);
+        const struct kiln__binding *binding = find_sourced(slots, executable->anew[i]);
         if (binding && !executable->memory[executable->anew[i]])
-            kiln__source_went_without(binding->buffer);
+            kiln__backing_went_without(binding->buffer);
     }
 }
 
-struct kiln__binding *kiln__placing_result(const struct kiln__placing *placing,
-                                           const struct kiln__plan_step *step)
+struct kiln__binding *kiln__slot_memory_result(const struct kiln__slot_memory *slots,
+                                               const struct kiln__plan_step *step)
 {
     bool delivers = step->kind == KILN__STEP_DOWNLOAD || step->kind == KILN__STEP_COPY;
-    return delivers ? &placing->bindings->results.items[step->binding] : NULL;
+    return delivers ? &slots->bindings->results.items[step->binding] : NULL;
 }
 
-static kiln_status hold_results(struct kiln__placing *placing, struct kiln__error *error)
+static kiln_status hold_results(struct kiln__slot_memory *slots, struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
-    for (size_t i = 0; i < placing->bindings->results.count && !status; i++)
-        status = hold(placing, &placing->bindings->results.items[i], error);
+    for (size_t i = 0; i < slots->bindings->results.count && !status; i++)
+        status = slot_memory_hold(slots, &slots->bindings->results.items[i], error);
     return status;
 }
 
 /* A delivery to memory that later steps still read goes through a bounce buffer. */
-static kiln_status hold_deliveries(struct kiln__placing *placing, struct kiln__error *error)
+static kiln_status hold_deliveries(struct kiln__slot_memory *slots, struct kiln__error *error)
 {
-    const struct kiln__plan *plan = placing->executable->plan;
+    const struct kiln__plan *plan = slots->executable->plan;
     kiln_status status = KILN_OK;
-    for (size_t i = 0; i < plan->steps.count && placing->bindings->overlap && !status; i++) {
+    for (size_t i = 0; i < plan->steps.count && slots->bindings->overlap && !status; i++) {
         cl_mem memory;
-        struct kiln__binding *result = kiln__placing_result(placing, &plan->steps.items[i]);
+        struct kiln__binding *result = kiln__slot_memory_result(slots, &plan->steps.items[i]);
         if (result && result->overlaps)
-            status = take_bounce(placing, plan->steps.items[i].slot, result, false, &memory, error);
+            status = take_bounce(slots, plan->steps.items[i].slot, result, false, &memory, error);
     }
     return status;
 }
 
-static kiln_status place_slot(struct kiln__placing *placing, uint32_t index,
+static kiln_status place_slot(struct kiln__slot_memory *slots, uint32_t index,
                               struct kiln__error *error)
 {
-    struct kiln__executable *executable = placing->executable;
+    struct kiln__executable *executable = slots->executable;
     const struct kiln__slot *slot = &executable->plan->slots.items[index];
-    struct kiln__binding *binding = find_binding(placing, index);
-    executable->memory[index] = binding ? NULL : placing->arena;
+    struct kiln__binding *binding = find_binding(slots, index);
+    executable->memory[index] = binding ? NULL : slots->arena;
     executable->foreign[index] = false;
-    if (slot->bytes && slot->place == KILN__PLACE_KEPT)
-        return place_kept(placing, index, error);
-    if (slot->bytes && slot->place == KILN__PLACE_COUNTERS)
-        return kiln__stream_counters(placing->stream, &executable->memory[index], error);
-    if (!binding || find_sourced(placing, index))
+    if (slot->bytes && slot->storage == KILN__STORAGE_PREPACKED)
+        return place_kept(slots, index, error);
+    if (slot->bytes && slot->storage == KILN__STORAGE_COUNTERS)
+        return kiln__stream_counters(slots->stream, &executable->memory[index], error);
+    if (!binding || find_sourced(slots, index))
         return KILN_OK;
     executable->foreign[index] = !binding->buffer && (slot->in_place || !binding->needs_bounce);
     if (!slot->in_place)
-        return place_binding(placing, index, binding, slot->place == KILN__PLACE_INPUT, error);
+        return place_binding(slots, index, binding, slot->storage == KILN__STORAGE_INPUT, error);
     executable->memory[index] = binding->memory;
     return KILN_OK;
 }
 
 /* Whether the next run of the same bindings, with the same arena, may have other memory there. */
-static bool is_placed_anew(const struct kiln__placing *placing, uint32_t index)
+static bool is_placed_anew(const struct kiln__slot_memory *slots, uint32_t index)
 {
-    const struct kiln__slot *slot = &placing->executable->plan->slots.items[index];
-    const struct kiln__binding *binding = find_binding(placing, index);
+    const struct kiln__slot *slot = &slots->executable->plan->slots.items[index];
+    const struct kiln__binding *binding = find_binding(slots, index);
     if (!binding)
-        return slot->bytes && slot->place != KILN__PLACE_ARENA;
-    bool wrapped = binding->host && runtime_of(placing)->host_mode != KILN__HOST_LIVE;
+        return slot->bytes && slot->storage != KILN__STORAGE_ARENA;
+    bool wrapped = binding->host && runtime_of(slots)->host_mode != KILN__HOST_LIVE;
     return is_sourced(binding) || binding->needs_bounce || wrapped;
 }
 
 /* What stays where the run before has it is not looked at again. */
-static kiln_status place_slots(struct kiln__placing *placing, struct kiln__error *error)
+static kiln_status place_slots(struct kiln__slot_memory *slots, struct kiln__error *error)
 {
-    struct kiln__executable *executable = placing->executable;
+    struct kiln__executable *executable = slots->executable;
     kiln_status status = KILN_OK;
-    if (executable->settled != placing->bindings->checked || executable->arena != placing->arena) {
+    if (executable->settled != slots->bindings->checked || executable->arena != slots->arena) {
         executable->settled = 0;
-        executable->arena = placing->arena;
+        executable->arena = slots->arena;
         executable->anew_count = 0;
         for (uint32_t i = 0; i < executable->plan->slots.count && !status; i++)
-            if (is_placed_anew(placing, i))
+            if (is_placed_anew(slots, i))
                 executable->anew[executable->anew_count++] = i;
             else
-                status = place_slot(placing, i, error);
+                status = place_slot(slots, i, error);
     }
     for (size_t i = 0; i < executable->anew_count && !status; i++)
-        status = place_slot(placing, executable->anew[i], error);
+        status = place_slot(slots, executable->anew[i], error);
     return status;
 }
 
-static kiln_status settle_memory(struct kiln__placing *placing, struct kiln__error *error)
+static kiln_status settle_memory(struct kiln__slot_memory *slots, struct kiln__error *error)
 {
-    const struct kiln__plan *plan = placing->executable->plan;
+    const struct kiln__plan *plan = slots->executable->plan;
     kiln_status status = KILN_OK;
     if (plan->arena_bytes)
-        status =
-            kiln__pool_take_turn(placing->stream->pool, plan->arena_bytes, &placing->arena, error);
+        status = kiln__pool_take_turn(slots->stream->pool, plan->arena_bytes, &slots->arena, error);
     if (!status)
-        status = hold_results(placing, error);
+        status = hold_results(slots, error);
     if (!status)
-        status = place_slots(placing, error);
-    leave_out(placing);
+        status = place_slots(slots, error);
+    leave_out(slots);
     if (!status)
-        status = place_sourced(placing, error);
-    return status ? status : hold_deliveries(placing, error);
+        status = place_sourced(slots, error);
+    return status ? status : hold_deliveries(slots, error);
 }
 
-void kiln__placing_give_back(struct kiln__placing *placing)
+void kiln__slot_memory_give_back(struct kiln__slot_memory *slots)
 {
-    struct kiln__pool *pool = placing->stream->pool;
-    kiln__pool_give(pool, placing->arena);
-    for (size_t i = 0; i < placing->bounces.count; i++)
-        kiln__pool_give(pool, placing->bounces.items[i].memory);
-    for (size_t i = 0; i < placing->wrappers.count; i++)
-        clReleaseMemObject(placing->wrappers.items[i].memory);
-    for (size_t i = 0; i < placing->kept.count; i++)
-        kiln__kept_give(&placing->kept.items[i]);
-    for (size_t i = 0; i < placing->made.count; i++)
-        kiln__pool_give(pool, placing->made.items[i]);
-    for (size_t i = 0; i < placing->held.count; i++)
-        kiln__source_release(placing->held.items[i]);
-    kiln__vector_free(&placing->held);
-    kiln__vector_free(&placing->bounces);
-    kiln__vector_free(&placing->wrappers);
-    kiln__vector_free(&placing->kept);
-    kiln__vector_free(&placing->made);
-    placing->arena = NULL;
-    placing->maps_back = 0;
+    struct kiln__pool *pool = slots->stream->pool;
+    kiln__pool_give(pool, slots->arena);
+    for (size_t i = 0; i < slots->bounces.count; i++)
+        kiln__pool_give(pool, slots->bounces.items[i].memory);
+    for (size_t i = 0; i < slots->wrappers.count; i++)
+        clReleaseMemObject(slots->wrappers.items[i].memory);
+    for (size_t i = 0; i < slots->kept.count; i++)
+        kiln__prepacked_give(&slots->kept.items[i]);
+    for (size_t i = 0; i < slots->made.count; i++)
+        kiln__pool_give(pool, slots->made.items[i]);
+    for (size_t i = 0; i < slots->held.count; i++)
+        kiln__backing_release(slots->held.items[i]);
+    kiln__vector_free(&slots->held);
+    kiln__vector_free(&slots->bounces);
+    kiln__vector_free(&slots->wrappers);
+    kiln__vector_free(&slots->kept);
+    kiln__vector_free(&slots->made);
+    slots->arena = NULL;
+    slots->maps_back = 0;
 }
 
-kiln_status kiln__placing_take(struct kiln__placing *placing, struct kiln__error *error)
+kiln_status kiln__slot_memory_take(struct kiln__slot_memory *slots, struct kiln__error *error)
 {
-    struct kiln__budget *budget = &runtime_of(placing)->memory;
+    struct kiln__budget *budget = &runtime_of(slots)->memory;
     struct kiln__error first = {0};
-    kiln_status status = settle_memory(placing, &first);
+    kiln_status status = settle_memory(slots, &first);
     if (status != KILN_OUT_OF_DEVICE_MEMORY)
         return status ? kiln__fail(error, status, "%s", first.text) : KILN_OK;
-    kiln__placing_give_back(placing);
+    kiln__slot_memory_give_back(slots);
     kiln__budget_leave(budget);
     kiln__budget_enter(budget, true);
     kiln__budget_make_room(budget); /* small things may have been put into large idle pieces */
-    return settle_memory(placing, error);
+    return settle_memory(slots, error);
 }

@@ -10,7 +10,7 @@
 #include "runtime/stream.h"
 #include "util/vector.h"
 
-struct kiln__placing {
+struct kiln__slot_memory {
     struct kiln__executable *executable;
     struct kiln__stream *stream;
     struct kiln__bindings *bindings;
@@ -29,7 +29,7 @@ struct kiln__placing {
     wrappers;                         /* around host memory, for this run only */
     size_t maps_back;                 /* those of results */
     KILN__VECTOR(kiln_buffer *) held; /* whose memory stays until the run is enqueued */
-    KILN__VECTOR(struct kiln__kept_use) kept;
+    KILN__VECTOR(struct kiln__prepacked_use) kept;
     KILN__VECTOR(cl_mem) made; /* pool memory for what could be kept and is not */
     bool keeps_nothing;
 };
@@ -38,16 +38,16 @@ struct kiln__placing {
  * runs took may have been given back, but for those that are being enqueued: without room this one
  * waits for their end and is alone. Errors: OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_ERROR.
  */
-kiln_status kiln__placing_take(struct kiln__placing *placing, struct kiln__error *error);
+kiln_status kiln__slot_memory_take(struct kiln__slot_memory *slots, struct kiln__error *error);
 
 /* All that was taken, also after an error. */
-void kiln__placing_give_back(struct kiln__placing *placing);
+void kiln__slot_memory_give_back(struct kiln__slot_memory *slots);
 
 /* The run was enqueued: tell buffers that have a source if it did without them. */
-void kiln__placing_tell_unread(const struct kiln__placing *placing);
+void kiln__slot_memory_tell_unread(const struct kiln__slot_memory *slots);
 
 /* The result that a step delivers; or NULL. */
-struct kiln__binding *kiln__placing_result(const struct kiln__placing *placing,
-                                           const struct kiln__plan_step *step);
+struct kiln__binding *kiln__slot_memory_result(const struct kiln__slot_memory *slots,
+                                               const struct kiln__plan_step *step);
 
 #endif

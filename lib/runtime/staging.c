@@ -72,8 +72,8 @@ void kiln__staging_destroy(struct kiln__staging *staging)
 /* ---- straight ---- */
 
 /* A command of whose end nobody could hear is waited for. */
-static kiln_status keep(cl_command_queue queue, struct kiln__events *events, cl_event event,
-                        struct kiln__error *error)
+static kiln_status staging_keep(cl_command_queue queue, struct kiln__events *events, cl_event event,
+                                struct kiln__error *error)
 {
     cl_event *place = kiln__vector_push(events);
     if (place) {
@@ -85,8 +85,8 @@ static kiln_status keep(cl_command_queue queue, struct kiln__events *events, cl_
     return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a transfer");
 }
 
-static cl_int enqueue(cl_command_queue queue, const struct kiln__transfer *transfer, bool up,
-                      cl_event *event)
+static cl_int staging_enqueue(cl_command_queue queue, const struct kiln__transfer *transfer,
+                              bool up, cl_event *event)
 {
     return up ? clEnqueueWriteBuffer(queue, transfer->memory, CL_FALSE, transfer->offset,
                                      transfer->bytes, transfer->host, 0, NULL, event)
@@ -98,9 +98,9 @@ static kiln_status go_straight(cl_command_queue queue, const struct kiln__transf
                                bool up, struct kiln__events *events, struct kiln__error *error)
 {
     cl_event event = NULL;
-    cl_int code = enqueue(queue, transfer, up, &event);
+    cl_int code = staging_enqueue(queue, transfer, up, &event);
     return code ? kiln__cl_fail(error, up ? "clEnqueueWriteBuffer" : "clEnqueueReadBuffer", code)
-                : keep(queue, events, event, error);
+                : staging_keep(queue, events, event, error);
 }
 
 /* ---- through a ring ---- */
@@ -125,7 +125,7 @@ struct carrier {
     unsigned number;
 };
 
-static struct kiln__transfer part(const struct journey *journey, size_t piece)
+static struct kiln__transfer staging_part(const struct journey *journey, size_t piece)
 {
     struct kiln__transfer transfer = *journey->whole;
     size_t from = piece * journey->piece_bytes, left = transfer.bytes - from;
@@ -159,7 +159,7 @@ static char *pinned_at(const struct journey *journey, unsigned slot)
 
 /* Until nothing uses the piece of the ring any more: its command has completed, or failed; which of
  * the two is for the events to say. What it brought is handed over. */
-static kiln_status empty(struct carrier *carrier, unsigned slot)
+static kiln_status staging_empty(struct carrier *carrier, unsigned slot)
 {
     const struct journey *journey = carrier->journey;
     cl_event *busy = &journey->ring->busy[slot];
@@ -181,9 +181,9 @@ static kiln_status carry_piece(struct carrier *carrier, size_t piece)
 {
     const struct journey *journey = carrier->journey;
     unsigned slot = (unsigned)((journey->first + piece) % journey->slots);
-    struct kiln__transfer own = part(journey, piece), staged = own;
+    struct kiln__transfer own = staging_part(journey, piece), staged = own;
     cl_event *busy = &journey->ring->busy[slot], event = NULL;
-    kiln_status status = empty(carrier, slot);
+    kiln_status status = staging_empty(carrier, slot);
     if (status)
         return status;
     staged.host = pinned_at(journey, slot);
@@ -217,7 +217,7 @@ static void *carry(void *argument)
     for (unsigned i = 0; i < journey->slots && !journey->up; i++, piece += journey->threads) {
         unsigned slot = (unsigned)((journey->first + piece) % journey->slots);
         if (carrier->leaving[slot].host)
-            empty(carrier, slot);
+            staging_empty(carrier, slot);
     }
     return NULL;
 }
@@ -243,16 +243,16 @@ static void carry_all(struct carrier *carriers, unsigned threads)
 }
 
 /* The events in the pieces' order. Threads enqueued them in any: a marker comes after all. */
-static kiln_status collect(const struct journey *journey, struct carrier *carriers,
-                           struct kiln__events *events, struct kiln__error *error)
+static kiln_status staging_collect(const struct journey *journey, struct carrier *carriers,
+                                   struct kiln__events *events, struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < journey->pieces; i++) {
         struct carrier *carrier = &carriers[i % journey->threads];
         if (i / journey->threads >= carrier->events.count)
             continue;
-        kiln_status kept =
-            keep(journey->queue, events, carrier->events.items[i / journey->threads], error);
+        kiln_status kept = staging_keep(journey->queue, events,
+                                        carrier->events.items[i / journey->threads], error);
         status = status ? status : kept;
     }
     for (unsigned i = 0; i < journey->threads; i++) {
@@ -264,7 +264,7 @@ static kiln_status collect(const struct journey *journey, struct carrier *carrie
         return status;
     cl_event event = NULL;
     status = kiln__cl_mark(journey->queue, &event, error);
-    return status ? status : keep(journey->queue, events, event, error);
+    return status ? status : staging_keep(journey->queue, events, event, error);
 }
 
 static unsigned threads_for(const struct kiln__staging *staging, size_t bytes)
@@ -297,7 +297,7 @@ static kiln_status go_through(struct kiln__staging *staging, unsigned number,
         carriers[i] = (struct carrier){.journey = &journey, .number = i};
     carry_all(carriers, journey.threads);
     staging->rings[number].next = (unsigned)((journey.first + journey.pieces) % size->pieces);
-    return collect(&journey, carriers, events, error);
+    return staging_collect(&journey, carriers, events, error);
 }
 
 /* Once: a driver that refuses is not asked again. The lock is held. */
@@ -312,8 +312,8 @@ static bool has_memory(const struct kiln__staging *staging, struct ring *ring)
     return ring->pinned.memory;
 }
 
-static kiln_status go(struct kiln__staging *staging, const struct kiln__transfer *transfer, bool up,
-                      struct kiln__events *events, struct kiln__error *error)
+static kiln_status staging_go(struct kiln__staging *staging, const struct kiln__transfer *transfer,
+                              bool up, struct kiln__events *events, struct kiln__error *error)
 {
     unsigned number = 0;
     kiln_status status = KILN_OK;
@@ -347,7 +347,7 @@ kiln_status kiln__staging_upload(struct kiln__staging *staging,
 {
     bool staged = (is_small(transfer) || is_worth_threads(staging, transfer)) &&
                   !kiln__pins_hold(staging->options.pins, transfer->host, transfer->bytes);
-    return staged ? go(staging, transfer, true, events, error)
+    return staged ? staging_go(staging, transfer, true, events, error)
                   : go_straight(staging->options.queue, transfer, true, events, error);
 }
 
@@ -357,6 +357,6 @@ kiln_status kiln__staging_download(struct kiln__staging *staging,
 {
     bool staged = now && is_worth_threads(staging, transfer) &&
                   !kiln__pins_hold(staging->options.pins, transfer->host, transfer->bytes);
-    return staged ? go(staging, transfer, false, events, error)
+    return staged ? staging_go(staging, transfer, false, events, error)
                   : go_straight(staging->options.queue, transfer, false, events, error);
 }

@@ -38,7 +38,7 @@ static bool make_parts(struct kiln__stream *stream)
 {
     const struct kiln__runtime *runtime = stream->runtime;
     bool late = runtime->device.traits->late_binary;
-    stream->gated = late && kiln__gate_add_queue(stream->queue);
+    stream->gated = late && kiln__interlock_add_queue(stream->queue);
     const struct kiln__staging_options staging = {.context = runtime->context,
                                                   .device = runtime->device.id,
                                                   .queue = stream->queue,
@@ -81,7 +81,7 @@ void kiln__stream_destroy(struct kiln__stream *stream)
     if (!stream)
         return;
     if (stream->gated) {
-        kiln__gate_remove_queue(stream->queue);
+        kiln__interlock_remove_queue(stream->queue);
         kiln__compiler_forget(stream->queue);
     }
     kiln__runs_destroy(stream->runs);
@@ -113,13 +113,13 @@ kiln_status kiln__stream_counters(struct kiln__stream *stream, cl_mem *memory,
 void kiln__stream_enter(struct kiln__stream *stream)
 {
     if (stream->gated)
-        kiln__gate_enter();
+        kiln__interlock_enter();
 }
 
 void kiln__stream_leave(struct kiln__stream *stream)
 {
     if (stream->gated)
-        kiln__gate_leave();
+        kiln__interlock_leave();
 }
 
 cl_int kiln__stream_finish(struct kiln__stream *stream)

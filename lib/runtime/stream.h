@@ -39,7 +39,7 @@ kiln_status kiln__stream_create(struct kiln__runtime *runtime, cl_command_queue 
 /* Nothing may be queued any more. NULL does nothing. */
 void kiln__stream_destroy(struct kiln__stream *stream);
 
-/* Memory for KILN__PLACE_COUNTERS, the stream's. */
+/* Memory for KILN__STORAGE_COUNTERS, the stream's. */
 kiln_status kiln__stream_counters(struct kiln__stream *stream, cl_mem *memory,
                                   struct kiln__error *error);
 

@@ -33,8 +33,8 @@ struct search {
     struct kiln__runtime *runtime;
     const struct kiln__plan *plan;
     struct kiln__wishes wishes;
-    struct kiln__errands errands; /* of those, what is missing */
-    bool *generic;                /* per group */
+    struct kiln__compile_jobs jobs; /* of those, what is missing */
+    bool *generic;                  /* per group */
 };
 
 static bool is_missing(const struct search *search, const struct kiln__launch *launch)
@@ -42,8 +42,8 @@ static bool is_missing(const struct search *search, const struct kiln__launch *l
     struct kiln__text name = {0};
     bool missing = false;
     kiln__codegen_name(search->plan, launch, &name);
-    for (size_t i = 0; i < search->errands.count && !missing && !name.failed; i++) {
-        const struct kiln__program_wish *wish = search->errands.items[i].wish;
+    for (size_t i = 0; i < search->jobs.count && !missing && !name.failed; i++) {
+        const struct kiln__program_wish *wish = search->jobs.items[i].wish;
         missing = wish->name_length == name.length && !memcmp(wish->name, name.data, name.length);
     }
     kiln__text_free(&name);
@@ -88,30 +88,31 @@ static size_t choose_groups(struct search *search)
     return chosen;
 }
 
-static struct kiln__behind *make_plan(const struct search *search, const struct kiln__graph *graph)
+static struct kiln__background *make_plan(const struct search *search,
+                                          const struct kiln__graph *graph)
 {
     struct kiln__plan_options options = search->plan->options;
-    struct kiln__behind *behind = calloc(1, sizeof *behind);
+    struct kiln__background *background = calloc(1, sizeof *background);
     struct kiln__error error = {0};
     uint64_t limit = search->runtime->memory.limit;
     options.generic = search->generic;
     options.limit = 0; /* its groups are the plan's */
-    if (!behind || kiln__compile_plan(graph, &options, NULL, &behind->plan, &error)) {
-        free(behind);
+    if (!background || kiln__compile_plan(graph, &options, NULL, &background->plan, &error)) {
+        free(background);
         return NULL;
     }
-    if (kiln__executable_room(&behind->plan, 0) <= limit)
-        return behind;
-    kiln__behind_free(behind);
+    if (kiln__executable_room(&background->plan, 0) <= limit)
+        return background;
+    kiln__background_free(background);
     return NULL;
 }
 
 /* A core is left for the runs meanwhile. */
-static unsigned count_parties(size_t errands)
+static unsigned count_parties(size_t jobs)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t parties = cores > 1 ? (size_t)cores - 1 : 1;
-    parties = parties < errands ? parties : errands;
+    parties = parties < jobs ? parties : jobs;
     return (unsigned)(parties < MOST_PARTIES ? parties : MOST_PARTIES);
 }
 
@@ -119,75 +120,79 @@ static unsigned count_parties(size_t errands)
 static bool lacks_generic(const struct search *search, const struct kiln__plan *plan)
 {
     struct kiln__wishes wishes = {0};
-    struct kiln__errands errands = {0};
+    struct kiln__compile_jobs jobs = {0};
     bool lacks = false;
     if (kiln__wishes_list(search->runtime->programs, plan, true, &wishes))
-        kiln__errands_find(search->runtime->programs, wishes.items, wishes.count, &errands);
-    for (size_t i = 0; i < errands.count; i++)
-        lacks = lacks || !strcmp(errands.items[i].wish->kernel, "kiln_generic");
-    kiln__errands_free(&errands);
+        kiln__compile_jobs_find(search->runtime->programs, wishes.items, wishes.count, &jobs);
+    for (size_t i = 0; i < jobs.count; i++)
+        lacks = lacks || !strcmp(jobs.items[i].wish->kernel, "kiln_generic");
+    kiln__compile_jobs_free(&jobs);
     kiln__wishes_free(&wishes);
     return lacks;
 }
 
-static struct kiln__behind *begin(struct search *search, const struct kiln__graph *graph)
+static struct kiln__background *background_begin(struct search *search,
+                                                 const struct kiln__graph *graph)
 {
     struct kiln__programs *programs = search->runtime->programs;
     if (!kiln__wishes_list(programs, search->plan, true, &search->wishes))
         return NULL;
-    kiln__errands_find(programs, search->wishes.items, search->wishes.count, &search->errands);
+    kiln__compile_jobs_find(programs, search->wishes.items, search->wishes.count, &search->jobs);
     search->generic = calloc(search->plan->fusion.groups.count + 1, sizeof *search->generic);
-    if (!search->generic || search->errands.count < FEWEST_MISSING ||
+    if (!search->generic || search->jobs.count < FEWEST_MISSING ||
         choose_groups(search) < FEWEST_MISSING)
         return NULL;
-    struct kiln__behind *behind = make_plan(search, graph);
-    if (!behind)
+    struct kiln__background *background = make_plan(search, graph);
+    if (!background)
         return NULL;
-    if (search->errands.count < FEWEST_MISSING_COLD && lacks_generic(search, &behind->plan)) {
-        kiln__behind_free(behind);
+    if (search->jobs.count < FEWEST_MISSING_COLD && lacks_generic(search, &background->plan)) {
+        kiln__background_free(background);
         return NULL;
     }
-    kiln__apart_start(programs, &search->errands, count_parties(search->errands.count),
-                      &behind->apart);
-    KILN__LOG(KILN__LOG_INFO, "%zu kernels are compiled behind a batch that runs without them",
-              search->errands.count);
-    return behind;
+    kiln__compile_workers_start(programs, &search->jobs, count_parties(search->jobs.count),
+                                &background->workers);
+    KILN__LOG(KILN__LOG_INFO,
+              "%zu kernels are compiled in the background of a batch that runs without them",
+              search->jobs.count);
+    return background;
 }
 
-struct kiln__behind *kiln__behind_begin(struct kiln__runtime *runtime,
-                                        const struct kiln__graph *graph,
-                                        const struct kiln__plan *plan)
+struct kiln__background *kiln__background_begin(struct kiln__runtime *runtime,
+                                                const struct kiln__graph *graph,
+                                                const struct kiln__plan *plan)
 {
     struct search search = {.runtime = runtime, .plan = plan};
-    struct kiln__behind *behind = NULL; /* what is to add up alike in all batches does so at once */
-    if (kiln__apart_is_possible(runtime->programs) && !graph->alike &&
-        !plan->fusion.graph.again.count && !runtime->device.traits->no_generic_kernel)
-        behind = begin(&search, graph);
-    kiln__errands_free(&search.errands);
+    struct kiln__background *background =
+        NULL; /* what is to add up alike in all batches does so at once */
+    if (kiln__compile_workers_is_possible(runtime->programs) && !graph->batch_invariant &&
+        !plan->fusion.graph.rematerialised.count && !runtime->device.traits->no_generic_kernel)
+        background = background_begin(&search, graph);
+    kiln__compile_jobs_free(&search.jobs);
     kiln__wishes_free(&search.wishes);
     free(search.generic);
-    return behind;
+    return background;
 }
 
-bool kiln__behind_is_over(struct kiln__behind *behind)
+bool kiln__background_is_over(struct kiln__background *background)
 {
-    struct kiln__apart *apart = &behind->apart;
-    if (behind->over || !kiln__apart_is_over(apart))
-        return behind->over;
-    behind->over = true;
-    if (apart->stored + apart->present < apart->asked)
-        KILN__LOG(KILN__LOG_WARN,
-                  "%zu of %zu kernels could not be compiled behind a batch: the run that is next "
-                  "compiles them itself",
-                  apart->asked - apart->stored - apart->present, apart->asked);
+    struct kiln__compile_workers *workers = &background->workers;
+    if (background->over || !kiln__compile_workers_is_over(workers))
+        return background->over;
+    background->over = true;
+    if (workers->stored + workers->present < workers->asked)
+        KILN__LOG(
+            KILN__LOG_WARN,
+            "%zu of %zu kernels could not be compiled in the background: the run that is next "
+            "compiles them itself",
+            workers->asked - workers->stored - workers->present, workers->asked);
     return true;
 }
 
-void kiln__behind_free(struct kiln__behind *behind)
+void kiln__background_free(struct kiln__background *background)
 {
-    if (!behind)
+    if (!background)
         return;
-    kiln__apart_leave(&behind->apart);
-    kiln__plan_free(&behind->plan);
-    free(behind);
+    kiln__compile_workers_leave(&background->workers);
+    kiln__plan_free(&background->plan);
+    free(background);
 }

@@ -69,7 +69,7 @@ static bool has_integers(const struct kiln__graph *graph)
 {
     for (size_t i = 0; i < graph->nodes.count; i++)
         if (graph->nodes.items[i].kind == KILN__MATMUL &&
-            graph->nodes.items[i].op == KILN__PRODUCT_WHOLE)
+            graph->nodes.items[i].op == KILN__PRODUCT_EXACT_INTEGER)
             return true;
     return false;
 }
@@ -90,11 +90,11 @@ static kiln_status plan_smaller(const struct kiln__plan *plan, bool first, uint6
 {
     struct kiln__choice *choices = NULL;
     struct kiln__graph graph = {0};
-    bool done = first || kiln__plan_choose_again(plan, bytes, &choices);
+    bool done = first || kiln__plan_choose_rematerialised(plan, bytes, &choices);
     *made = first || choices;
     if (done && *made)
-        done = first ? kiln__plan_hasten(plan, &graph)
-                     : kiln__again_make(&plan->fusion.graph, choices, &graph);
+        done = first ? kiln__plan_schedule_early(plan, &graph)
+                     : kiln__rematerialise(&plan->fusion.graph, choices, &graph);
     free(choices);
     kiln_status status = done ? KILN_OK : no_memory(error);
     if (!status && *made)
@@ -112,7 +112,7 @@ static uint64_t room_for_arena(const struct kiln__plan *plan, uint64_t limit)
 
 /* A plan that needs more than its limit becomes one that computes some values again, if that one
  * does not. What is alive at once finds no place without gaps each time: less is aimed at then. */
-static kiln_status fit(struct kiln__plan *plan, struct kiln__error *error)
+static kiln_status compile_fit(struct kiln__plan *plan, struct kiln__error *error)
 {
     const uint64_t limit = plan->options.limit;
     struct kiln__plan now = {0};
@@ -146,10 +146,10 @@ kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
     struct kiln__graph graph;
     bool integers = has_integers(recorded) && kiln__plan_adds_integers(options, recorded);
     kiln_status status = kiln__compile_rewrite(recorded, integers, log, &graph, error);
-    graph.narrow = options->prover != NULL;
+    graph.narrow = options->self_tester != NULL;
     if (!status)
         status = fuse_and_plan(&graph, options, plan, error);
-    return status ? status : fit(plan, error);
+    return status ? status : compile_fit(plan, error);
 }
 
 /* ---- plan -> codegen -> cache -> executable ---- */

@@ -18,11 +18,11 @@ struct kiln_context {
     struct kiln__traits traits; /* the device's, as tuned, */
     struct kiln__tuning tuning; /* and what single works have instead */
     struct kiln__plan_cache *plan_cache;
-    struct kiln__prover *prover;      /* NULL where no kernel has to be proved */
-    uint8_t product;                  /* enum kiln__product_name of what batches record */
-    char *matmul;                     /* implementation to use where it can be, or NULL */
-    struct kiln__sample validate;     /* runs that are compared with the host */
-    struct kiln__sample check_values; /* runs whose values are looked at before */
+    struct kiln__self_tester *self_tester; /* NULL where no kernel has to be proved */
+    uint8_t product;                       /* enum kiln__product_name of what batches record */
+    char *matmul;                          /* implementation to use where it can be, or NULL */
+    struct kiln__sample validate;          /* runs that are compared with the host */
+    struct kiln__sample check_values;      /* runs whose values are looked at before */
     struct {
         pthread_mutex_t mutex; /* held while it is looked for, device and disk included */
         kiln_type type;        /* 0: nobody has asked */
@@ -37,7 +37,7 @@ struct kiln_event {
 
 /* Say which option or variable out of a few words has a value that nobody knows, or which file
  * cannot be written, on behalf of `call` (option_words.c). Errors: INVALID_ARGUMENT, IO_ERROR. */
-kiln_status kiln__words_check(const char *call, const kiln_context_options *options);
+kiln_status kiln__option_words_check(const char *call, const kiln_context_options *options);
 
 /* The same of a kiln_precision. */
 kiln_status kiln__precision_check(const char *call, int precision);

@@ -43,13 +43,13 @@ static void explain_slots(const struct kiln__plan *plan, struct kiln__text *text
             kiln__text_add(text, "  slot %u working memory", i);
         else
             kiln__text_add(text, "  slot %u %%%u", i, slot->node);
-        kiln__text_add(text, ": %zu bytes, %s", slot->bytes, places[slot->place]);
-        if (slot->place == KILN__PLACE_ARENA)
+        kiln__text_add(text, ": %zu bytes, %s", slot->bytes, places[slot->storage]);
+        if (slot->storage == KILN__STORAGE_ARENA)
             kiln__text_add(text, " from byte %zu", slot->offset);
-        else if (slot->place == KILN__PLACE_KEPT)
+        else if (slot->storage == KILN__STORAGE_PREPACKED)
             for (uint32_t k = 0; k < slot->n_sources; k++)
                 kiln__text_add(text, "%s #%u", k ? "," : "", slot->sources[k]);
-        else if (slot->place != KILN__PLACE_COUNTERS)
+        else if (slot->storage != KILN__STORAGE_COUNTERS)
             kiln__text_add(text, " #%u%s", slot->binding, slot->in_place ? " in place" : "");
         if (slot->first <= slot->last)
             kiln__text_add(text, ", steps %u to %u", slot->first, slot->last);
@@ -167,23 +167,23 @@ void kiln__explain(const struct kiln__graph *recorded, const struct kiln__text *
     kiln__names_free(&names);
 }
 
-static void explain_as(const char *form, const struct kiln__graph *recorded,
+static void explain_as(const char *variant, const struct kiln__graph *recorded,
                        const struct kiln__text *log, const struct kiln__plan *plan,
                        struct kiln__text *text)
 {
-    if (form && !strcmp(form, "summary"))
+    if (variant && !strcmp(variant, "summary"))
         kiln__explain_summary(recorded, plan, text);
-    else if (form && !strcmp(form, "json"))
+    else if (variant && !strcmp(variant, "json"))
         kiln__explain_json(recorded, plan, text);
     else
         kiln__explain(recorded, log, plan, text);
 }
 
-void kiln__explain_to(const char *path, const char *form, const struct kiln__graph *recorded,
+void kiln__explain_to(const char *path, const char *variant, const struct kiln__graph *recorded,
                       const struct kiln__text *log, const struct kiln__plan *plan)
 {
     struct kiln__text text = {0};
-    explain_as(form, recorded, log, plan, &text);
+    explain_as(variant, recorded, log, plan, &text);
     int fd = strcmp(path, "-") ? kiln__open_to_append(path, 0666) : -1;
     FILE *file = !strcmp(path, "-") ? stderr : fd >= 0 ? fdopen(fd, "a") : NULL;
     bool written = file && fprintf(file, "%s\n", text.data ? text.data : "") >= 0;

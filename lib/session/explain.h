@@ -21,7 +21,7 @@ void kiln__explain_json(const struct kiln__graph *recorded, const struct kiln__p
 /* One of them, by $KILN_EXPLAIN_AS (`form`), to the file that $KILN_EXPLAIN names; "-" is standard
  * error. The context could write there when it was made: what goes wrong later is logged, and the
  * run goes on. */
-void kiln__explain_to(const char *path, const char *form, const struct kiln__graph *recorded,
+void kiln__explain_to(const char *path, const char *variant, const struct kiln__graph *recorded,
                       const struct kiln__text *log, const struct kiln__plan *plan);
 
 #endif

@@ -25,13 +25,13 @@ static const char *memory_word(size_t number)
 
 static const char *compile_word(size_t number)
 {
-    static const char *const words[] = {"together", "alone", "never", "behind"};
+    static const char *const words[] = {"together", "alone", "never", "background"};
     return number < sizeof words / sizeof *words ? words[number] : NULL;
 }
 
 static const char *precision_word(size_t number)
 {
-    return number < KILN__PRODUCT_WHOLE ? kiln__product_word(number) : NULL;
+    return number < KILN__PRODUCT_EXACT_INTEGER ? kiln__product_word(number) : NULL;
 }
 
 static const char *explain_word(size_t number)
@@ -109,7 +109,7 @@ static kiln_status check_options(const char *call, const kiln_context_options *o
         status = check_number(call, "cache", (int)options->cache, KILN_CACHE_OFF,
                               "KILN_CACHE_DEFAULT, _ON, _READ_ONLY, _OFF");
     if (!status)
-        status = check_number(call, "compile", (int)options->compile, KILN_COMPILE_BEHIND,
+        status = check_number(call, "compile", (int)options->compile, KILN_COMPILE_BACKGROUND,
                               "KILN_COMPILE_DEFAULT, _TOGETHER, _ALONE, _NEVER, _BEHIND");
     if (!status)
         status = kiln__precision_check(call, (int)options->precision);
@@ -147,7 +147,7 @@ static kiln_status check_variables(const char *call, const kiln_context_options 
     return status;
 }
 
-kiln_status kiln__words_check(const char *call, const kiln_context_options *options)
+kiln_status kiln__option_words_check(const char *call, const kiln_context_options *options)
 {
     kiln_status status = check_options(call, options);
     (void)kiln__log_wants(KILN__LOG_ERROR); /* says so where $KILN_LOG is none of its words */

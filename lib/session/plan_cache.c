@@ -45,15 +45,16 @@ struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, 
         runtime->programs && kiln__programs_compile_mode(runtime->programs) == KILN_COMPILE_NEVER;
     atomic_init(&cache->runs_behind,
                 runtime->programs &&
-                    kiln__programs_compile_mode(runtime->programs) == KILN_COMPILE_BEHIND);
+                    kiln__programs_compile_mode(runtime->programs) == KILN_COMPILE_BACKGROUND);
     pthread_mutex_init(&cache->lock, NULL);
     pthread_mutex_init(&cache->beginning, NULL);
     return cache;
 }
 
-void kiln__plan_cache_use_prover(struct kiln__plan_cache *cache, struct kiln__prover *prover)
+void kiln__plan_cache_use_self_tester(struct kiln__plan_cache *cache,
+                                      struct kiln__self_tester *self_tester)
 {
-    cache->options.prover = prover;
+    cache->options.self_tester = self_tester;
 }
 
 void kiln__plan_cache_wait_for_kernels(struct kiln__plan_cache *cache)
@@ -77,8 +78,8 @@ static void free_idle(struct kiln__idle *idle)
 static void free_entry(struct kiln__plan_entry *entry)
 {
     free_idle(&entry->idle);
-    free_idle(&entry->meanwhile);
-    kiln__behind_free(entry->behind);
+    free_idle(&entry->interim);
+    kiln__background_free(entry->background);
     kiln__plan_free(&entry->plan);
     kiln__text_free(&entry->key);
     free(entry);
@@ -119,7 +120,7 @@ static void make_key(const struct kiln__graph *graph, struct kiln__text *key)
 {
     uint64_t count = graph->nodes.count;
     kiln__text_add_bytes(key, &count, sizeof count);
-    kiln__text_add_bytes(key, &graph->alike, sizeof graph->alike);
+    kiln__text_add_bytes(key, &graph->batch_invariant, sizeof graph->batch_invariant);
     kiln__text_add_bytes(key, graph->nodes.items, count * sizeof *graph->nodes.items);
     kiln__text_add_bytes(key, graph->requests.items,
                          graph->requests.count * sizeof *graph->requests.items);
@@ -131,7 +132,7 @@ static struct kiln__plan_options options_of(const struct kiln__plan_cache *cache
 {
     struct kiln__plan_options options = cache->options;
     if (atomic_load(&cache->plain))
-        options.prover = NULL;
+        options.self_tester = NULL;
     options.limit = cache->runtime->memory.limit;
     return options;
 }
@@ -164,18 +165,18 @@ static bool is_new_work(struct kiln__plan_cache *cache, uint64_t hash)
 static void record_works(struct kiln__plan_cache *cache, const struct kiln__plan *plan)
 {
     const char *path = kiln__environment("KILN_RECORD_SHAPES");
-    struct kiln__works works = {0};
+    struct kiln__plan_workloads works = {0};
     struct kiln__text text = {0};
     if (!path)
         return;
-    kiln__works_of(plan, &works);
+    kiln__plan_workloads_of(plan, &works);
     pthread_mutex_lock(&cache->lock);
     for (size_t i = 0; i < works.count; i++)
         if (is_new_work(cache, works.items[i].hash))
-            kiln__work_write(&works.items[i], &text);
+            kiln__plan_workload_write(&works.items[i], &text);
     pthread_mutex_unlock(&cache->lock);
-    kiln__works_append(path, &text);
-    kiln__works_free(&works);
+    kiln__plan_workloads_append(path, &text);
+    kiln__plan_workloads_free(&works);
     kiln__text_free(&text);
 }
 
@@ -216,7 +217,7 @@ static bool has_proved(const struct kiln__plan *plan)
 {
     bool has = false;
     for (size_t i = 0; i < plan->launches.count; i++)
-        has = has || plan->launches.items[i].proved;
+        has = has || plan->launches.items[i].self_tested;
     return has;
 }
 
@@ -244,42 +245,44 @@ static bool fits_memory(const struct kiln__plan_cache *cache, const struct kiln_
 }
 
 /* Under the lock. */
-static bool is_meanwhile(const struct kiln__plan_entry *entry)
+static bool is_interim(const struct kiln__plan_entry *entry)
 {
-    return entry->behind && (entry->behind->stays || !kiln__behind_is_over(entry->behind));
+    return entry->background &&
+           (entry->background->stays || !kiln__background_is_over(entry->background));
 }
 
 /* Under the lock: an executable that nobody uses; who prepares wants the plan's own. */
 static struct kiln__executable *take_idle(struct kiln__plan_entry *entry, bool prepares,
-                                          bool *meanwhile)
+                                          bool *interim)
 {
-    *meanwhile = !prepares && is_meanwhile(entry);
-    struct kiln__idle *idle = *meanwhile ? &entry->meanwhile : &entry->idle;
+    *interim = !prepares && is_interim(entry);
+    struct kiln__idle *idle = *interim ? &entry->interim : &entry->idle;
     return idle->count ? idle->items[--idle->count] : NULL;
 }
 
 /* Whether the plan's own kernels are not there yet, and a batch runs without them. Of two threads
  * one finds out. */
-static bool runs_meanwhile(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
-                           struct kiln__plan_entry *entry)
+static bool runs_interim(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+                         struct kiln__plan_entry *entry)
 {
     if (!atomic_load(&cache->runs_behind))
         return false;
     pthread_mutex_lock(&cache->beginning);
     if (!entry->looked) {
-        struct kiln__behind *behind = kiln__behind_begin(cache->runtime, graph, &entry->plan);
+        struct kiln__background *background =
+            kiln__background_begin(cache->runtime, graph, &entry->plan);
         pthread_mutex_lock(&cache->lock);
-        entry->behind = behind;
+        entry->background = background;
         entry->looked = true;
-        if (behind)
-            entry->bytes += kiln__plan_trim(&behind->plan);
+        if (background)
+            entry->bytes += kiln__plan_trim(&background->plan);
         pthread_mutex_unlock(&cache->lock);
     }
     pthread_mutex_lock(&cache->lock);
-    bool meanwhile = is_meanwhile(entry);
+    bool interim = is_interim(entry);
     pthread_mutex_unlock(&cache->lock);
     pthread_mutex_unlock(&cache->beginning);
-    return meanwhile;
+    return interim;
 }
 
 /* The plan's own kernels cannot be built, as it turns out: what ran without them goes on so. Where
@@ -287,15 +290,15 @@ static bool runs_meanwhile(struct kiln__plan_cache *cache, const struct kiln__gr
 static kiln_status stay_without(struct kiln__plan_cache *cache, struct kiln__lease *lease,
                                 kiln_status status, struct kiln__error *error)
 {
-    struct kiln__behind *behind = lease->entry->behind;
+    struct kiln__background *background = lease->entry->background;
     struct kiln__error ignored = {0};
-    if (!behind || has_proved(&lease->entry->plan) ||
-        kiln__compile_executable(cache->runtime, &behind->plan, NULL, false, NULL,
+    if (!background || has_proved(&lease->entry->plan) ||
+        kiln__compile_executable(cache->runtime, &background->plan, NULL, false, NULL,
                                  &lease->executable, &ignored))
         return status;
     pthread_mutex_lock(&cache->lock);
-    bool first = !behind->stays;
-    behind->stays = lease->meanwhile = true;
+    bool first = !background->stays;
+    background->stays = lease->interim = true;
     pthread_mutex_unlock(&cache->lock);
     if (first)
         KILN__LOG(KILN__LOG_WARN, "a batch goes on without kernels of its own: %s", error->text);
@@ -310,15 +313,15 @@ static kiln_status make_executable(struct kiln__plan_cache *cache, const struct 
 {
     struct kiln__plan_entry *entry = lease->entry;
     struct kiln__error ignored = {0};
-    lease->meanwhile = !lease->checked && !threads && runs_meanwhile(cache, graph, entry);
-    if (lease->meanwhile &&
-        !kiln__compile_executable(cache->runtime, &entry->behind->plan, graph->labels, false, NULL,
-                                  &lease->executable, &ignored))
+    lease->interim = !lease->checked && !threads && runs_interim(cache, graph, entry);
+    if (lease->interim &&
+        !kiln__compile_executable(cache->runtime, &entry->background->plan, graph->labels, false,
+                                  NULL, &lease->executable, &ignored))
         return KILN_OK;
-    if (lease->meanwhile)
+    if (lease->interim)
         KILN__LOG(KILN__LOG_WARN, "a batch waits for its kernels, since it cannot run without: %s",
                   ignored.text);
-    lease->meanwhile = false;
+    lease->interim = false;
     kiln_status status =
         kiln__compile_executable(cache->runtime, &entry->plan, graph->labels, lease->checked,
                                  threads, &lease->executable, error);
@@ -354,7 +357,7 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
     pthread_mutex_lock(&cache->lock);
     lease->entry = kiln__plan_table_find(&cache->table, hash, &key);
     if (lease->entry && !checked)
-        lease->executable = take_idle(lease->entry, threads, &lease->meanwhile);
+        lease->executable = take_idle(lease->entry, threads, &lease->interim);
     pthread_mutex_unlock(&cache->lock);
     if (lease->entry)
         atomic_fetch_add(&cache->runtime->counters.plans_reused, 1);
@@ -403,10 +406,10 @@ kiln_status kiln__plan_cache_prepare(struct kiln__plan_cache *cache,
 
 bool kiln__plan_cache_has_changed(struct kiln__plan_cache *cache, const struct kiln__lease *lease)
 {
-    if (!lease->meanwhile)
+    if (!lease->interim)
         return false;
     pthread_mutex_lock(&cache->lock);
-    bool changed = !is_meanwhile(lease->entry);
+    bool changed = !is_interim(lease->entry);
     pthread_mutex_unlock(&cache->lock);
     return changed;
 }
@@ -419,8 +422,8 @@ void kiln__plan_cache_return(struct kiln__plan_cache *cache, struct kiln__lease 
     if (lease->executable)
         kiln__executable_return(lease->executable);
     pthread_mutex_lock(&cache->lock);
-    struct kiln__idle *idle = lease->meanwhile ? &entry->meanwhile : &entry->idle;
-    bool wanted = !lease->checked && (!lease->meanwhile || is_meanwhile(entry));
+    struct kiln__idle *idle = lease->interim ? &entry->interim : &entry->idle;
+    bool wanted = !lease->checked && (!lease->interim || is_interim(entry));
     if (lease->executable && wanted && idle->count < KILN__MOST_IDLE) {
         idle->items[idle->count++] = lease->executable;
         lease->executable = NULL;
@@ -439,15 +442,15 @@ kiln_status kiln__plan_cache_list_works(struct kiln__plan_cache *cache,
                                         struct kiln__error *error)
 {
     struct kiln__plan plan;
-    struct kiln__works works = {0};
+    struct kiln__plan_workloads works = {0};
     const struct kiln__plan_options options = options_of(cache);
     kiln_status status = kiln__compile_plan(graph, &options, NULL, &plan, error);
     if (status)
         return status;
-    kiln__works_of(&plan, &works);
+    kiln__plan_workloads_of(&plan, &works);
     for (size_t i = 0; i < works.count; i++)
-        kiln__work_write(&works.items[i], text);
-    kiln__works_free(&works);
+        kiln__plan_workload_write(&works.items[i], text);
+    kiln__plan_workloads_free(&works);
     kiln__plan_free(&plan);
     return text->failed ? kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a list")
                         : KILN_OK;

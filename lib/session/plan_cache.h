@@ -18,7 +18,8 @@ struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, 
 void kiln__plan_cache_forget(struct kiln__plan_cache *cache);
 
 /* Before its first plan: who says which kernels have proved right; NULL: nobody. */
-void kiln__plan_cache_use_prover(struct kiln__plan_cache *cache, struct kiln__prover *prover);
+void kiln__plan_cache_use_self_tester(struct kiln__plan_cache *cache,
+                                      struct kiln__self_tester *self_tester);
 
 /* Before its first plan: no batch runs before its own kernels are there, whatever the programs'
  * compile mode says. */

@@ -14,7 +14,7 @@ static struct kiln__plan_entry **bucket_of(const struct kiln__plan_table *table,
     return &table->buckets[hash & (table->size - 1)];
 }
 
-static void put(struct kiln__plan_table *table, struct kiln__plan_entry *entry)
+static void plan_table_put(struct kiln__plan_table *table, struct kiln__plan_entry *entry)
 {
     struct kiln__plan_entry **bucket = bucket_of(table, entry->hash);
     entry->next = *bucket;
@@ -32,7 +32,7 @@ static void take_out(struct kiln__plan_table *table, struct kiln__plan_entry *en
 }
 
 /* Without memory for more buckets those that there are hold longer lists. */
-static bool grow(struct kiln__plan_table *table)
+static bool plan_table_grow(struct kiln__plan_table *table)
 {
     struct kiln__plan_table old = *table;
     size_t size = old.size ? 2 * old.size : FIRST_SIZE;
@@ -45,7 +45,7 @@ static bool grow(struct kiln__plan_table *table)
         while (old.buckets[i]) {
             struct kiln__plan_entry *entry = old.buckets[i];
             old.buckets[i] = entry->next;
-            put(table, entry);
+            plan_table_put(table, entry);
         }
     free(old.buckets);
     return true;
@@ -53,7 +53,7 @@ static bool grow(struct kiln__plan_table *table)
 
 /* ---- those that nobody has ---- */
 
-static void keep(struct kiln__plan_table *table, struct kiln__plan_entry *entry)
+static void plan_table_keep(struct kiln__plan_table *table, struct kiln__plan_entry *entry)
 {
     entry->earlier = table->newest;
     entry->later = NULL;
@@ -98,9 +98,9 @@ struct kiln__plan_entry *kiln__plan_table_find(struct kiln__plan_table *table, u
 
 bool kiln__plan_table_add(struct kiln__plan_table *table, struct kiln__plan_entry *entry)
 {
-    if (table->count == table->size && !grow(table))
+    if (table->count == table->size && !plan_table_grow(table))
         return false;
-    put(table, entry);
+    plan_table_put(table, entry);
     table->count++;
     entry->leases = 1;
     return true;
@@ -114,7 +114,7 @@ struct kiln__plan_entry *kiln__plan_table_return(struct kiln__plan_table *table,
         return NULL;
     if (!entry->key.data)
         return entry;
-    keep(table, entry);
+    plan_table_keep(table, entry);
     while (table->kept > KILN__MOST_PLANS ||
            (table->kept_bytes > KILN__MOST_PLAN_BYTES && table->kept > 1))
         drop(table, table->oldest, &surplus);

@@ -27,9 +27,9 @@ struct kiln__plan_entry {
     size_t bytes; /* that plan and key take; may change while it is borrowed */
     struct kiln__idle idle;
     /* What it runs by before its kernels are compiled; NULL: nothing, or nobody has looked. */
-    struct kiln__behind *behind;
+    struct kiln__background *background;
     bool looked;
-    struct kiln__idle meanwhile; /* of that */
+    struct kiln__idle interim; /* of that */
     /* The table's own: */
     unsigned leases;
     struct kiln__plan_entry *next;            /* in its bucket, or among those to be freed */

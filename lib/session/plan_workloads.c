@@ -11,7 +11,7 @@
 #include "util/log.h"
 #include "util/open_file.h"
 
-static struct kiln__work *find(struct kiln__works *works, uint64_t hash)
+static struct kiln__plan_workload *workloads_find(struct kiln__plan_workloads *works, uint64_t hash)
 {
     for (size_t i = 0; i < works->count; i++)
         if (works->items[i].hash == hash)
@@ -19,18 +19,18 @@ static struct kiln__work *find(struct kiln__works *works, uint64_t hash)
     return NULL;
 }
 
-static void add(struct kiln__works *works, struct kiln__text *name)
+static void workloads_add(struct kiln__plan_workloads *works, struct kiln__text *name)
 {
     uint64_t hash = name->data ? kiln__hash64(name->data, name->length) : 0;
-    struct kiln__work *work = find(works, hash);
+    struct kiln__plan_workload *work = workloads_find(works, hash);
     if (!work && name->data && (work = kiln__vector_push(works)))
-        *work = (struct kiln__work){.hash = hash, .name = kiln__text_take(name)};
+        *work = (struct kiln__plan_workload){.hash = hash, .name = kiln__text_take(name)};
     if (work)
         work->count++;
 }
 
 /* Groups of which something is computed, and by themselves. */
-void kiln__works_of(const struct kiln__plan *plan, struct kiln__works *works)
+void kiln__plan_workloads_of(const struct kiln__plan *plan, struct kiln__plan_workloads *works)
 {
     bool *runs = calloc(plan->fusion.groups.count + 1, sizeof *runs);
     for (size_t i = 0; runs && i < plan->launches.count; i++)
@@ -39,25 +39,25 @@ void kiln__works_of(const struct kiln__plan *plan, struct kiln__works *works)
         struct kiln__text name = {0};
         if (runs[i])
             kiln__plan_work(plan, i, &name);
-        add(works, &name);
+        workloads_add(works, &name);
         kiln__text_free(&name);
     }
     free(runs);
 }
 
-void kiln__works_free(struct kiln__works *works)
+void kiln__plan_workloads_free(struct kiln__plan_workloads *works)
 {
     for (size_t i = 0; i < works->count; i++)
         free(works->items[i].name);
     kiln__vector_free(works);
 }
 
-void kiln__work_write(const struct kiln__work *work, struct kiln__text *text)
+void kiln__plan_workload_write(const struct kiln__plan_workload *work, struct kiln__text *text)
 {
     kiln__text_add(text, "%s # %u\n", work->name, work->count);
 }
 
-void kiln__works_append(const char *path, const struct kiln__text *text)
+void kiln__plan_workloads_append(const char *path, const struct kiln__text *text)
 {
     if (!text->length)
         return;

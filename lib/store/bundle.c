@@ -162,7 +162,7 @@ static kiln_status ends_early(const struct import *import)
 }
 
 /* Those just added are the most recently used ones. */
-static void tidy(struct import *import)
+static void bundle_tidy(struct import *import)
 {
     struct kiln__items items;
     if (kiln__folder_list(import->catalog->folder, &items))
@@ -186,7 +186,7 @@ static kiln_status write_entry(struct import *import, const char *name, const vo
     import->bytes += length;
     import->untidy += length;
     if (import->untidy > import->limit / 8)
-        tidy(import);
+        bundle_tidy(import);
     return KILN_OK;
 }
 
@@ -257,7 +257,7 @@ static kiln_status read_entries(struct import *import)
 static kiln_status read_bundle(struct import *import)
 {
     kiln_status status = read_entries(import);
-    tidy(import);
+    bundle_tidy(import);
     if (!status && import->damaged)
         status = kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                             "%llu entries of %s are damaged and were left out",

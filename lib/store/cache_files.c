@@ -27,24 +27,25 @@ static bool is_temporary_end(const char *at)
     return end && !strcmp(end, KILN__FILE_TEMPORARY);
 }
 
-enum kiln__own kiln__own_name(const char *name)
+enum kiln__cache_file kiln__cache_file_of(const char *name)
 {
     const size_t suffix = strlen(KILN__ENTRY_SUFFIX), tag = strlen(KILN__TAG_FILE);
     if (!strncmp(name, KILN__TAG_FILE, tag)) {
         if (!name[tag])
-            return KILN__OWN_TAG;
-        return is_temporary_end(name + tag) ? KILN__OWN_TAG_TEMPORARY : KILN__OWN_NOT;
+            return KILN__CACHE_FILE_TAG;
+        return is_temporary_end(name + tag) ? KILN__CACHE_FILE_TAG_TEMPORARY
+                                            : KILN__CACHE_FILE_NONE;
     }
     const char *end = skip_digits(name, 32);
     if (!end)
-        return KILN__OWN_NOT;
+        return KILN__CACHE_FILE_NONE;
     if (!strcmp(end, KILN__LOCK_SUFFIX))
-        return KILN__OWN_LOCK;
+        return KILN__CACHE_FILE_LOCK;
     if (strncmp(end, KILN__ENTRY_SUFFIX, suffix))
-        return KILN__OWN_NOT;
+        return KILN__CACHE_FILE_NONE;
     if (!end[suffix])
-        return KILN__OWN_ENTRY;
-    return is_temporary_end(end + suffix) ? KILN__OWN_TEMPORARY : KILN__OWN_NOT;
+        return KILN__CACHE_FILE_ENTRY;
+    return is_temporary_end(end + suffix) ? KILN__CACHE_FILE_TEMPORARY : KILN__CACHE_FILE_NONE;
 }
 
 /* After a power cut a file may have its length and not its bytes. */
@@ -56,22 +57,23 @@ static bool is_zero(const char *bytes, size_t length)
     return true;
 }
 
-static bool starts_well(enum kiln__own kind, const char *start, size_t length)
+static bool starts_well(enum kiln__cache_file kind, const char *start, size_t length)
 {
     const size_t known = strlen(KILN__TAG_TEXT);
     switch (kind) {
-    case KILN__OWN_ENTRY:
+    case KILN__CACHE_FILE_ENTRY:
         return length >= KILN__ENTRY_MAGIC_BYTES && kiln__entry_starts(start, length);
-    case KILN__OWN_TEMPORARY: return kiln__entry_starts(start, length) || is_zero(start, length);
-    case KILN__OWN_TAG: return length >= known && !memcmp(start, KILN__TAG_TEXT, known);
-    case KILN__OWN_TAG_TEMPORARY:
+    case KILN__CACHE_FILE_TEMPORARY:
+        return kiln__entry_starts(start, length) || is_zero(start, length);
+    case KILN__CACHE_FILE_TAG: return length >= known && !memcmp(start, KILN__TAG_TEXT, known);
+    case KILN__CACHE_FILE_TAG_TEMPORARY:
         return length <= known &&
                (!memcmp(start, KILN__TAG_TEXT, length) || is_zero(start, length));
     default: return false;
     }
 }
 
-bool kiln__own_inside(int fd, enum kiln__own kind)
+bool kiln__cache_file_is_one(int fd, enum kiln__cache_file kind)
 {
     char start[sizeof KILN__TAG_TEXT + 1]; /* a longer one is noticed */
     struct stat facts;
@@ -80,7 +82,7 @@ bool kiln__own_inside(int fd, enum kiln__own kind)
     errno = 0;
     if (!S_ISREG(facts.st_mode) || facts.st_uid != geteuid())
         return false;
-    if (kind == KILN__OWN_LOCK)
+    if (kind == KILN__CACHE_FILE_LOCK)
         return facts.st_size == 0;
     ssize_t length = read(fd, start, sizeof start);
     if (length < 0)

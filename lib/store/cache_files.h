@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which files of a folder are the cache's own: by the whole name, and by what is inside. A folder
+/* Which files of a folder are cache files: by the whole name, and by what is inside. A folder
  * may hold anything besides (a user's lock files, say), and that is never touched. */
 #ifndef KILN_STORE_CACHE_FILES_H
 #define KILN_STORE_CACHE_FILES_H
@@ -7,20 +7,20 @@
 #include <stdbool.h>
 
 /* NAME is 32 hexadecimal digits, NUMBER is 16 of them. */
-enum kiln__own {
-    KILN__OWN_NOT,       /* somebody else's */
-    KILN__OWN_ENTRY,     /* NAME.bin */
-    KILN__OWN_LOCK,      /* NAME.lock */
-    KILN__OWN_TEMPORARY, /* NAME.bin-NUMBER.tmp: an entry that is being written */
-    KILN__OWN_TAG,       /* CACHEDIR.TAG: see store/tag.h */
-    KILN__OWN_TAG_TEMPORARY
+enum kiln__cache_file {
+    KILN__CACHE_FILE_NONE,      /* somebody else's */
+    KILN__CACHE_FILE_ENTRY,     /* NAME.bin */
+    KILN__CACHE_FILE_LOCK,      /* NAME.lock */
+    KILN__CACHE_FILE_TEMPORARY, /* NAME.bin-NUMBER.tmp: an entry that is being written */
+    KILN__CACHE_FILE_TAG,       /* CACHEDIR.TAG: see store/tag.h */
+    KILN__CACHE_FILE_TAG_TEMPORARY
 };
 
-enum kiln__own kiln__own_name(const char *name);
+enum kiln__cache_file kiln__cache_file_of(const char *name);
 
 /* Whether an open file, not read yet, is what its name says: a regular file of this user, a lock
  * empty, an entry with an entry's start; of a temporary file as much of it as there is. False with
  * errno 0: it is not. False with another errno: it could not be looked at. */
-bool kiln__own_inside(int fd, enum kiln__own kind);
+bool kiln__cache_file_is_one(int fd, enum kiln__cache_file kind);
 
 #endif

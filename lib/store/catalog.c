@@ -17,13 +17,13 @@ kiln_status kiln__catalog_open(const char *folder, bool create, struct kiln__cat
 {
     const char *why = NULL;
     catalog->folder = -1;
-    if (!kiln__place_find(folder, catalog->path, sizeof catalog->path)) {
+    if (!kiln__location_find(folder, catalog->path, sizeof catalog->path)) {
         *catalog->path = 0;
         return kiln__fail(NULL, KILN_IO_ERROR,
                           "there is no place for the kernel cache: KILN_CACHE_DIR, XDG_CACHE_HOME "
                           "and HOME are unset, or the path is too long");
     }
-    catalog->folder = kiln__place_open(catalog->path, create, &why);
+    catalog->folder = kiln__location_open(catalog->path, create, &why);
     if (catalog->folder >= 0 || (errno == ENOENT && !create))
         return KILN_OK;
     return kiln__fail(NULL, KILN_IO_ERROR, "the kernel cache %s cannot be used: %s", catalog->path,
@@ -68,8 +68,8 @@ static kiln_status list_items(const struct kiln__catalog *catalog, struct kiln__
 
 /* ---- list ---- */
 
-static void describe(const struct kiln__catalog *catalog, const struct kiln__item *item,
-                     kiln_cache_entry *out)
+static void catalog_describe(const struct kiln__catalog *catalog, const struct kiln__item *item,
+                             kiln_cache_entry *out)
 {
     struct kiln__entry entry;
     struct kiln__file file;
@@ -100,7 +100,7 @@ kiln_status kiln__catalog_list(const char *folder, kiln_cache_visitor visitor, v
         return kiln__fail(NULL, KILN_IO_ERROR, "there is no kernel cache %s", catalog.path);
     status = list_items(&catalog, &items);
     for (size_t i = 0; !status && i < items.list.count; i++) {
-        describe(&catalog, &items.list.items[i], &entry);
+        catalog_describe(&catalog, &items.list.items[i], &entry);
         if (visitor(&entry, user))
             break;
     }
@@ -132,7 +132,7 @@ kiln_status kiln__catalog_stats(const char *folder, kiln_cache_stats *stats)
     char path[sizeof catalog.path];
     *stats = (kiln_cache_stats){0};
     if (!folder && (kiln__store_mode(KILN_CACHE_DEFAULT) == KILN_CACHE_OFF ||
-                    !kiln__place_find(NULL, path, sizeof path)))
+                    !kiln__location_find(NULL, path, sizeof path)))
         return KILN_OK; /* memory only */
     kiln_status status = kiln__catalog_open(folder, false, &catalog);
     if (status)

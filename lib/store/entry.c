@@ -99,7 +99,7 @@ static bool texts_end(const struct kiln__entry *entry)
     return true;
 }
 
-static const char *fault(const unsigned char *at, size_t length, struct kiln__entry *entry)
+static const char *entry_fault(const unsigned char *at, size_t length, struct kiln__entry *entry)
 {
     unsigned char expected[DIGEST_BYTES];
     const char *wrong = header_fault(at, length);
@@ -116,7 +116,7 @@ static const char *fault(const unsigned char *at, size_t length, struct kiln__en
 bool kiln__entry_decode(const void *bytes, size_t length, struct kiln__entry *entry,
                         const char **why)
 {
-    *why = fault(bytes, length, entry);
+    *why = entry_fault(bytes, length, entry);
     if (*why)
         *entry = (struct kiln__entry){0};
     return !*why;

@@ -42,7 +42,7 @@ static int by_use(const void *a, const void *b)
 static bool add_item(int folder, const char *name, struct kiln__items *items)
 {
     struct stat facts;
-    if (kiln__own_name(name) != KILN__OWN_ENTRY ||
+    if (kiln__cache_file_of(name) != KILN__CACHE_FILE_ENTRY ||
         fstatat(folder, name, &facts, AT_SYMLINK_NOFOLLOW))
         return true; /* none of ours, or just removed by someone else */
     struct kiln__item *item = kiln__vector_push(&items->list);
@@ -122,12 +122,12 @@ static bool is_abandoned(int fd)
                                              kiln__file_age(&facts.st_mtim) > OLD_SECONDS);
 }
 
-static bool sweep_temporary(int folder, const char *name, enum kiln__own kind)
+static bool sweep_temporary(int folder, const char *name, enum kiln__cache_file kind)
 {
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
         return false;
-    bool swept = is_abandoned(fd) && kiln__own_inside(fd, kind) &&
+    bool swept = is_abandoned(fd) && kiln__cache_file_is_one(fd, kind) &&
                  kiln__file_has_name(folder, name, fd) && !unlinkat(folder, name, 0);
     close(fd);
     return swept;
@@ -135,11 +135,11 @@ static bool sweep_temporary(int folder, const char *name, enum kiln__own kind)
 
 static bool sweep_name(int folder, const char *name)
 {
-    enum kiln__own kind = kiln__own_name(name);
+    enum kiln__cache_file kind = kiln__cache_file_of(name);
     switch (kind) {
-    case KILN__OWN_LOCK: return kiln__lock_sweep(folder, name);
-    case KILN__OWN_TEMPORARY:
-    case KILN__OWN_TAG_TEMPORARY: return sweep_temporary(folder, name, kind);
+    case KILN__CACHE_FILE_LOCK: return kiln__lock_sweep(folder, name);
+    case KILN__CACHE_FILE_TEMPORARY:
+    case KILN__CACHE_FILE_TAG_TEMPORARY: return sweep_temporary(folder, name, kind);
     default: return false;
     }
 }

@@ -14,7 +14,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static void add(struct kiln__text *text, const char *label, const char *value)
+static void key_add(struct kiln__text *text, const char *label, const char *value)
 {
     kiln__text_add(text, "%s %zu:%s\n", label, strlen(value), value);
 }
@@ -29,12 +29,12 @@ static void add_kiln(struct kiln__text *text)
 
 static void add_info(const kiln_device_info *info, struct kiln__text *text)
 {
-    add(text, "platform", info->platform);
-    add(text, "platform version", info->platform_version);
-    add(text, "device", info->name);
-    add(text, "vendor", info->vendor);
-    add(text, "driver", info->driver_version);
-    add(text, "opencl c", info->opencl_c_version);
+    key_add(text, "platform", info->platform);
+    key_add(text, "platform version", info->platform_version);
+    key_add(text, "device", info->name);
+    key_add(text, "vendor", info->vendor);
+    key_add(text, "driver", info->driver_version);
+    key_add(text, "opencl c", info->opencl_c_version);
 }
 
 /* The driver's answers in full: a kiln_device_info cuts long ones off, and has not all of them. */
@@ -83,8 +83,8 @@ bool kiln__key_make(const struct kiln__text *shared, const char *options, const 
 {
     struct kiln__text text = {0};
     kiln__text_add_bytes(&text, shared->data, shared->length);
-    add(&text, "options", options);
-    add(&text, "source", source);
+    key_add(&text, "options", options);
+    key_add(&text, "source", source);
     text.failed |= shared->failed;
     if (text.failed) {
         kiln__text_free(&text);

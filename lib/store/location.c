@@ -44,7 +44,7 @@ static bool set_path(const char *folder, const char *below, char *path, size_t s
     return true;
 }
 
-bool kiln__place_find(const char *wanted, char *path, size_t size)
+bool kiln__location_find(const char *wanted, char *path, size_t size)
 {
     if (wanted && *wanted)
         return set_path(wanted, "", path, size);
@@ -106,7 +106,7 @@ static const char *folder_fault(int fd)
     return NULL;
 }
 
-int kiln__place_open(const char *path, bool create, const char **why)
+int kiln__location_open(const char *path, bool create, const char **why)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     int fd = open(path, flags);

@@ -32,7 +32,7 @@ static bool held_too_long(int fd)
 
 static enum kiln__lock_state try_file(int folder, const char *name, int fd)
 {
-    if (!kiln__own_inside(fd, KILN__OWN_LOCK))
+    if (!kiln__cache_file_is_one(fd, KILN__CACHE_FILE_LOCK))
         return KILN__LOCK_IMPOSSIBLE; /* a file of somebody else's: releasing would remove it */
     enum kiln__lock_state state = gain(fd);
     if (state == KILN__LOCK_BUSY && held_too_long(fd))
@@ -77,8 +77,9 @@ bool kiln__lock_sweep(int folder, const char *file)
     int fd = openat(folder, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
         return false;
-    bool swept = kiln__own_inside(fd, KILN__OWN_LOCK) && gain(fd) == KILN__LOCK_TAKEN &&
-                 kiln__file_has_name(folder, file, fd) && !unlinkat(folder, file, 0);
+    bool swept = kiln__cache_file_is_one(fd, KILN__CACHE_FILE_LOCK) &&
+                 gain(fd) == KILN__LOCK_TAKEN && kiln__file_has_name(folder, file, fd) &&
+                 !unlinkat(folder, file, 0);
     close(fd);
     return swept;
 }

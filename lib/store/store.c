@@ -58,12 +58,12 @@ static void open_folder(struct kiln__disk_store *store, const struct kiln__store
     kiln_cache_mode mode = kiln__store_mode(options->mode);
     if (mode == KILN_CACHE_OFF)
         return;
-    if (!kiln__place_find(options->folder, path, sizeof path)) {
+    if (!kiln__location_find(options->folder, path, sizeof path)) {
         KILN__LOG(KILN__LOG_WARN,
                   "there is no place for a kernel cache (KILN_CACHE_DIR); it is in memory only");
         return;
     }
-    store->folder = kiln__place_open(path, mode == KILN_CACHE_ON, &why);
+    store->folder = kiln__location_open(path, mode == KILN_CACHE_ON, &why);
     store->writes = store->folder >= 0 && mode == KILN_CACHE_ON;
     if (store->writes && faccessat(store->folder, ".", W_OK, AT_EACCESS))
         KILN__LOG(KILN__LOG_WARN, "the kernel cache %s is not written to: %s", path,
@@ -232,7 +232,7 @@ enum kiln__store_answer kiln__store_get_or_lock(struct kiln__disk_store *store,
 /* After each put. Everything is counted anew, because other processes put as well: next to a
  * compilation it takes no time. Pruned is somewhat below the limit, so that not every put prunes. A
  * process that puts for the first time sweeps what others left behind. */
-static void tidy(struct kiln__disk_store *store)
+static void store_tidy(struct kiln__disk_store *store)
 {
     struct kiln__items items;
     uint64_t swept = 0, pruned = 0;
@@ -288,7 +288,7 @@ bool kiln__store_put(struct kiln__disk_store *store, const struct kiln__entry *e
     }
     atomic_fetch_add(&store->puts, 1);
     note_use(store, name);
-    tidy(store);
+    store_tidy(store);
     return true;
 }
 

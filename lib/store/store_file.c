@@ -27,7 +27,7 @@
 /* ---- reading ---- */
 
 /* A file that was replaced a moment ago has no name left, and is as good as it was. */
-static const char *fault(const struct stat *facts, uint64_t most)
+static const char *store_file_fault(const struct stat *facts, uint64_t most)
 {
     if (!S_ISREG(facts->st_mode))
         return "it is no regular file";
@@ -42,8 +42,8 @@ static const char *fault(const struct stat *facts, uint64_t most)
     return NULL;
 }
 
-static enum kiln__file_state blame(enum kiln__file_state state, const char *why,
-                                   struct kiln__file *file)
+static enum kiln__file_state store_file_blame(enum kiln__file_state state, const char *why,
+                                              struct kiln__file *file)
 {
     file->why = why;
     return state;
@@ -58,9 +58,9 @@ static enum kiln__file_state read_all(int fd, struct kiln__file *file)
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return blame(KILN__FILE_TROUBLE, strerror(errno), file);
+            return store_file_blame(KILN__FILE_TROUBLE, strerror(errno), file);
         if (got == 0)
-            return blame(KILN__FILE_REFUSED, "it ends early", file);
+            return store_file_blame(KILN__FILE_REFUSED, "it ends early", file);
         done += (size_t)got;
     }
     return KILN__FILE_READ;
@@ -70,16 +70,16 @@ static enum kiln__file_state read_open(int fd, uint64_t most, bool touch, struct
 {
     struct stat facts;
     if (fstat(fd, &facts))
-        return blame(KILN__FILE_TROUBLE, strerror(errno), file);
+        return store_file_blame(KILN__FILE_TROUBLE, strerror(errno), file);
     file->device = facts.st_dev;
     file->inode = facts.st_ino;
-    const char *wrong = fault(&facts, most);
+    const char *wrong = store_file_fault(&facts, most);
     if (wrong)
-        return blame(KILN__FILE_REFUSED, wrong, file);
+        return store_file_blame(KILN__FILE_REFUSED, wrong, file);
     file->length = (size_t)facts.st_size;
     file->bytes = malloc(file->length);
     if (!file->bytes)
-        return blame(KILN__FILE_TROUBLE, "there is no memory for it", file);
+        return store_file_blame(KILN__FILE_TROUBLE, "there is no memory for it", file);
     enum kiln__file_state state = read_all(fd, file);
     if (state != KILN__FILE_READ) {
         free(file->bytes);
@@ -96,17 +96,18 @@ static enum kiln__file_state not_opened(int folder, const char *name, int error,
 {
     struct stat facts;
     if (error == ENOENT)
-        return blame(KILN__FILE_MISSING, "there is none", file);
+        return store_file_blame(KILN__FILE_MISSING, "there is none", file);
     if (fstatat(folder, name, &facts, AT_SYMLINK_NOFOLLOW))
-        return blame(KILN__FILE_TROUBLE, strerror(error), file);
+        return store_file_blame(KILN__FILE_TROUBLE, strerror(error), file);
     file->device = facts.st_dev;
     file->inode = facts.st_ino;
     if (S_ISLNK(facts.st_mode))
-        return blame(KILN__FILE_REFUSED, "it is a symbolic link", file);
+        return store_file_blame(KILN__FILE_REFUSED, "it is a symbolic link", file);
     if (!S_ISREG(facts.st_mode))
-        return blame(KILN__FILE_REFUSED, "it is no regular file", file);
+        return store_file_blame(KILN__FILE_REFUSED, "it is no regular file", file);
     bool locked_up = error == EACCES && !(facts.st_mode & S_IRUSR);
-    return blame(locked_up ? KILN__FILE_REFUSED : KILN__FILE_TROUBLE, strerror(error), file);
+    return store_file_blame(locked_up ? KILN__FILE_REFUSED : KILN__FILE_TROUBLE, strerror(error),
+                            file);
 }
 
 enum kiln__file_state kiln__file_read(int folder, const char *name, uint64_t most, bool touch,
@@ -179,7 +180,7 @@ static uint64_t random_number(void)
     return kiln__hash64(&seed, sizeof seed);
 }
 
-static void fail(struct kiln__writer *writer, int error)
+static void store_file_fail(struct kiln__writer *writer, int error)
 {
     if (!writer->error)
         writer->error = error ? error : EIO;
@@ -203,14 +204,14 @@ static bool open_temporary(struct kiln__writer *writer, unsigned mode)
                    (unsigned long long)random_number());
     writer->temporary = kiln__text_take(&name);
     if (!writer->temporary)
-        return fail(writer, ENOMEM), false;
+        return store_file_fail(writer, ENOMEM), false;
     writer->fd = openat(writer->folder, writer->temporary,
                         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     if (writer->fd >= 0 && claim(writer->fd))
         return false;
     bool again = writer->fd >= 0 || errno == EEXIST;
     if (!again)
-        fail(writer, errno);
+        store_file_fail(writer, errno);
     if (writer->fd >= 0) {
         unlinkat(writer->folder, writer->temporary, 0);
         close(writer->fd);
@@ -226,7 +227,7 @@ void kiln__writer_begin(struct kiln__writer *writer, int folder, const char *nam
     *writer = (struct kiln__writer){.folder = folder, .fd = -1, .name = name};
     for (int tries = 0; open_temporary(writer, mode); tries++)
         if (tries == 8) {
-            fail(writer, EEXIST);
+            store_file_fail(writer, EEXIST);
             return;
         }
 }
@@ -239,7 +240,7 @@ void kiln__writer_add(struct kiln__writer *writer, const void *bytes, size_t len
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0) {
-            fail(writer, put < 0 ? errno : ENOSPC);
+            store_file_fail(writer, put < 0 ? errno : ENOSPC);
             return;
         }
         from += put;
@@ -273,11 +274,11 @@ bool kiln__writer_commit(struct kiln__writer *writer)
     if (!writer->error)
         kiln__file_date(writer->fd);
     if (!writer->error && fsync(writer->fd))
-        fail(writer, errno);
+        store_file_fail(writer, errno);
     if (!writer->error && close_checked(writer))
-        fail(writer, errno);
+        store_file_fail(writer, errno);
     if (!writer->error && renameat(writer->folder, writer->temporary, writer->folder, writer->name))
-        fail(writer, errno);
+        store_file_fail(writer, errno);
     if (!writer->error) {
         free(writer->temporary);
         writer->temporary = NULL;

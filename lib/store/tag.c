@@ -19,8 +19,8 @@ static const char other_files[] =
     "it holds files that are no cache's, and no " KILN__TAG_FILE " of kiln's";
 
 /* Whether the file is what its name says; one that is gone meanwhile is. False: see
- * kiln__own_inside(). */
-static bool look_inside(int folder, const char *name, enum kiln__own kind)
+ * kiln__cache_file_is_one(). */
+static bool look_inside(int folder, const char *name, enum kiln__cache_file kind)
 {
     int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0) {
@@ -28,7 +28,7 @@ static bool look_inside(int folder, const char *name, enum kiln__own kind)
         errno = error == ELOOP || error == ENXIO ? 0 : error; /* a link, a socket: not ours */
         return error == ENOENT;
     }
-    bool good = kiln__own_inside(fd, kind);
+    bool good = kiln__cache_file_is_one(fd, kind);
     int error = errno;
     close(fd);
     errno = error;
@@ -45,11 +45,11 @@ static const char *find_foreign(int folder)
     if (!walk)
         return strerror(errno);
     while (!why && (errno = 0, found = readdir(walk))) {
-        enum kiln__own kind = kiln__own_name(found->d_name);
+        enum kiln__cache_file kind = kiln__cache_file_of(found->d_name);
         if (!strcmp(found->d_name, ".") || !strcmp(found->d_name, ".."))
             continue;
         errno = 0;
-        if (kind == KILN__OWN_NOT || !look_inside(folder, found->d_name, kind))
+        if (kind == KILN__CACHE_FILE_NONE || !look_inside(folder, found->d_name, kind))
             why = errno ? strerror(errno) : other_files;
     }
     if (!why && errno)
@@ -78,7 +78,7 @@ const char *kiln__tag_check(int folder, bool write)
         return why;
     }
     errno = 0;
-    if (look_inside(folder, KILN__TAG_FILE, KILN__OWN_TAG))
+    if (look_inside(folder, KILN__TAG_FILE, KILN__CACHE_FILE_TAG))
         return NULL;
     return errno ? strerror(errno) : other_tag;
 }

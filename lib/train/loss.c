@@ -80,7 +80,7 @@ static bool check_labels(kiln_batch *batch, kiln_tensor logits, kiln_tensor labe
 }
 
 /* Labels as i32. */
-static kiln_tensor positions(kiln_batch *batch, kiln_tensor labels)
+static kiln_tensor loss_positions(kiln_batch *batch, kiln_tensor labels)
 {
     return kiln_cast(batch, kiln__record_indices(batch, labels, "labels"), KILN_I32);
 }
@@ -94,7 +94,7 @@ static kiln_tensor pick(kiln_batch *batch, kiln_tensor logits, kiln_tensor label
     size_t column[KILN_MAX_RANK];
     for (size_t d = 0; d < rank; d++)
         column[d] = d + 1 < rank ? dims[d] : 1;
-    kiln_tensor wanted = positions(batch, labels);
+    kiln_tensor wanted = loss_positions(batch, labels);
     kiln_tensor classes = kiln_arange(batch, KILN_I32, 0, (double)dims[rank - 1], 1);
     kiln_tensor is_label = kiln_equal(batch, classes, kiln_reshape(batch, wanted, rank, column));
     kiln_tensor zero = kiln_constant(batch, KILN_F32, 0);
@@ -182,7 +182,7 @@ kiln_tensor kiln_cross_entropy_with(kiln_batch *batch, kiln_tensor logits, kiln_
     kiln_tensor loss = lose(batch, logits, labels, &own, rank, dims, &share);
     kiln_tensor zero = kiln_constant(batch, KILN_F32, 0), one = kiln_constant(batch, KILN_F32, 1);
     if (own.ignores) {
-        kiln_tensor kept = kiln_not_equal(batch, positions(batch, labels),
+        kiln_tensor kept = kiln_not_equal(batch, loss_positions(batch, labels),
                                           kiln_constant(batch, KILN_I32, own.ignored_label));
         loss = kiln_where(batch, kept, loss, zero);
         share = kiln_where(batch, kept, share.id ? share : one, zero);

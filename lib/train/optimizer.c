@@ -149,7 +149,7 @@ static kiln_status add_buffer(kiln_optimizer *optimizer, size_t place,
     return status ? status : kiln__buffer_clear(optimizer->state[place], "kiln_optimizer_create");
 }
 
-static void hold(kiln_optimizer *optimizer, kiln_buffer *const *parameters)
+static void optimizer_hold(kiln_optimizer *optimizer, kiln_buffer *const *parameters)
 {
     for (size_t i = 0; optimizer->parameters && i < optimizer->n; i++) {
         kiln_buffer_retain(parameters[i]);
@@ -157,7 +157,7 @@ static void hold(kiln_optimizer *optimizer, kiln_buffer *const *parameters)
     }
 }
 
-static kiln_status fill(kiln_optimizer *optimizer)
+static kiln_status optimizer_fill(kiln_optimizer *optimizer)
 {
     const struct kiln__shape scalar = {0};
     kiln_status status = KILN_OK;
@@ -188,14 +188,14 @@ kiln_status kiln_optimizer_create(kiln_context *context, const kiln_optimizer_op
         optimizer->scalars = adam ? MOST_SCALARS : RATE + 1;
         optimizer->moments = adam ? 2 : own.momentum > 0 ? 1 : 0;
         optimizer->parameters = calloc(n + 1, sizeof *optimizer->parameters);
-        hold(optimizer, parameters);
+        optimizer_hold(optimizer, parameters);
         if (optimizer->parameters)
             optimizer->state = calloc(count_state(optimizer), sizeof *optimizer->state);
     }
     if (!optimizer || !optimizer->parameters || !optimizer->state)
         status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", __func__);
     else
-        status = fill(optimizer);
+        status = optimizer_fill(optimizer);
     if (status)
         kiln_optimizer_release(optimizer);
     else
@@ -332,12 +332,12 @@ static kiln_tensor take_up_square(const struct step *step, kiln_tensor mean, dou
 }
 
 /* The next content of a state buffer. */
-static void remember(const struct step *step, size_t place, kiln_tensor value)
+static void optimizer_remember(const struct step *step, size_t place, kiln_tensor value)
 {
     kiln_export(step->batch, value, step->optimizer->state[place]);
 }
 
-static kiln_tensor recall(const struct step *step, size_t place)
+static kiln_tensor optimizer_recall(const struct step *step, size_t place)
 {
     return kiln_import(step->batch, step->optimizer->state[place]);
 }
@@ -348,15 +348,15 @@ static kiln_tensor correct(const struct step *step, size_t place, double beta,
                            kiln_tensor (*take)(const struct step *, kiln_tensor, double,
                                                kiln_tensor))
 {
-    kiln_tensor mean = take(step, recall(step, place), beta, constant(step, 1));
-    remember(step, place, mean);
+    kiln_tensor mean = take(step, optimizer_recall(step, place), beta, constant(step, 1));
+    optimizer_remember(step, place, mean);
     return mean;
 }
 
 static void begin_step(struct step *step)
 {
     const kiln_optimizer_options *options = &step->optimizer->options;
-    step->rate = recall(step, RATE);
+    step->rate = optimizer_recall(step, RATE);
     if (options->method == KILN_SGD)
         return;
     kiln_tensor first = correct(step, CORRECTION_1, options->beta1, take_up);
@@ -373,8 +373,8 @@ static kiln_tensor move_sgd(const struct step *step, kiln_tensor gradient, size_
     const kiln_optimizer_options *options = &step->optimizer->options;
     kiln_tensor direction = gradient;
     if (options->momentum > 0) {
-        direction = add_scaled(step, gradient, options->momentum, recall(step, state));
-        remember(step, state, direction);
+        direction = add_scaled(step, gradient, options->momentum, optimizer_recall(step, state));
+        optimizer_remember(step, state, direction);
     }
     if (options->nesterov)
         direction = add_scaled(step, gradient, options->momentum, direction);
@@ -385,17 +385,18 @@ static kiln_tensor move_adam(const struct step *step, kiln_tensor gradient, size
 {
     const kiln_optimizer_options *options = &step->optimizer->options;
     kiln_batch *batch = step->batch;
-    kiln_tensor mean = take_up(step, recall(step, state), options->beta1, gradient);
-    kiln_tensor square = take_up_square(step, recall(step, state + 1), options->beta2, gradient);
-    remember(step, state, mean);
-    remember(step, state + 1, square);
+    kiln_tensor mean = take_up(step, optimizer_recall(step, state), options->beta1, gradient);
+    kiln_tensor square =
+        take_up_square(step, optimizer_recall(step, state + 1), options->beta2, gradient);
+    optimizer_remember(step, state, mean);
+    optimizer_remember(step, state + 1, square);
     kiln_tensor root = kiln_mul(batch, kiln_sqrt(batch, square), step->spread);
     return kiln_mul(batch, step->rate,
                     kiln_div(batch, mean, kiln_add(batch, root, constant(step, options->epsilon))));
 }
 
 /* Leave the next value of parameter i, whose remainder is in buffer `place` if it is rounded. */
-static void leave(const struct step *step, size_t i, kiln_tensor value, size_t place)
+static void optimizer_leave(const struct step *step, size_t i, kiln_tensor value, size_t place)
 {
     kiln_buffer *parameter = step->optimizer->parameters[i];
     kiln_tensor stored = value;
@@ -403,7 +404,7 @@ static void leave(const struct step *step, size_t i, kiln_tensor value, size_t p
         const struct kiln__type_row *row = kiln__type_row(parameter->type);
         kiln_tensor within = kiln_clamp(step->batch, value, row->lowest, row->highest);
         stored = kiln_cast(step->batch, within, parameter->type);
-        remember(step, place, kiln_sub(step->batch, value, stored));
+        optimizer_remember(step, place, kiln_sub(step->batch, value, stored));
     }
     kiln_export(step->batch, stored, parameter);
 }
@@ -419,16 +420,16 @@ static void update(const struct step *step, size_t i, kiln_tensor gradient, size
     kiln_batch *batch = step->batch;
     kiln_tensor old = kiln_import(batch, optimizer->parameters[i]);
     if (is_rounded(optimizer->parameters[i]))
-        old = kiln_add(batch, old, recall(step, remainder));
+        old = kiln_add(batch, old, optimizer_recall(step, remainder));
     kiln_tensor kept = old;
     if (options->weight_decay > 0 && options->method != KILN_ADAMW)
         gradient = add_scaled(step, gradient, options->weight_decay, old);
     kiln_tensor amount = moves[options->method](step, gradient, state);
     if (options->weight_decay > 0 && options->method == KILN_ADAMW) {
-        kiln_tensor decay = kiln_scale(batch, recall(step, RATE), options->weight_decay);
+        kiln_tensor decay = kiln_scale(batch, optimizer_recall(step, RATE), options->weight_decay);
         kept = kiln_sub(batch, old, kiln_mul(batch, decay, old));
     }
-    leave(step, i, kiln_sub(batch, kept, amount), remainder);
+    optimizer_leave(step, i, kiln_sub(batch, kept, amount), remainder);
 }
 
 /* The node of gradients[i]; NULL, with the error recorded, if it is not of a floating type. */

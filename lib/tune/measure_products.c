@@ -53,7 +53,7 @@ struct data {
 
 /* ---- data ---- */
 
-static double multiplier(size_t column)
+static double measure_multiplier(size_t column)
 {
     return (double)((uint32_t)column * UINT32_C(2654435761) >> 22);
 }
@@ -77,7 +77,7 @@ static kiln_status make_data(size_t side, struct data *data)
     for (size_t i = 0; i < side * side; i++) {
         uint32_t mixed = ((uint32_t)i ^ (uint32_t)(i >> 11)) * UINT32_C(2246822519);
         data->values[i] = (float)((int)(mixed >> 28) - 8) / 8;
-        data->check[i / side] += (double)data->values[i] * multiplier(i % side);
+        data->check[i / side] += (double)data->values[i] * measure_multiplier(i % side);
     }
     return KILN_OK;
 }
@@ -156,7 +156,7 @@ static bool is_right(const struct products *products, const struct data *data)
         double wanted = 0, found = 0;
         for (size_t k = 0; k < data->side; k++) {
             wanted += (double)x[k] * data->check[k];
-            found += (double)y[k] * multiplier(k);
+            found += (double)y[k] * measure_multiplier(k);
         }
         if (!(found == wanted))
             return false;
@@ -205,7 +205,7 @@ static kiln_status time_products(const struct products *products, double *second
 /* ---- the side ---- */
 
 /* The weights of all types in an eighth of the device's memory. */
-static bool fits(const kiln_device_info *device, size_t side, size_t types)
+static bool measure_fits(const kiln_device_info *device, size_t side, size_t types)
 {
     const uint64_t matrix = side * side * sizeof(float);
     return side <= MOST_SIDE && matrix <= device->max_allocation &&
@@ -221,7 +221,7 @@ static kiln_status choose_side(kiln_context *context, size_t types, struct data 
     for (size_t side = LEAST_SIDE; !status && seconds < ENOUGH; side *= 2) {
         struct products products = {0};
         bool right;
-        if (side > LEAST_SIDE && !fits(device, side, types))
+        if (side > LEAST_SIDE && !measure_fits(device, side, types))
             break;
         free_data(data);
         status = make_data(side, data);

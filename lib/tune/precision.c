@@ -62,7 +62,7 @@ static kiln_status find_precision(kiln_context *context)
     struct kiln__programs *programs = context->runtime.programs;
     struct kiln__measured measured;
     char note[256];
-    if (kiln__note_get(programs, subject, note, sizeof note)) {
+    if (kiln__device_note_get(programs, subject, note, sizeof note)) {
         context->precision.type = read_note(note);
         if (context->precision.type)
             return KILN_OK;
@@ -73,7 +73,7 @@ static kiln_status find_precision(kiln_context *context)
     context->precision.type = measured.types[find_best(&measured)];
     write_note(&measured, note, sizeof note);
     KILN__LOG(KILN__LOG_INFO, "%s: %s", subject, note);
-    kiln__note_put(programs, subject, note);
+    kiln__device_note_put(programs, subject, note);
     return KILN_OK;
 }
 

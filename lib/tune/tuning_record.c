@@ -15,7 +15,7 @@
 /* ---- reading ---- */
 
 /* Another record's values go, and plans that were made by them are not found again. */
-static void begin(kiln_context *context)
+static void tuning_record_begin(kiln_context *context)
 {
     context->traits = *kiln__traits_for(&context->runtime.device.info);
     context->tuning.works.count = 0;
@@ -44,8 +44,8 @@ static const char *apply_record(const char *record, kiln_context *context)
 static void recall_record(kiln_context *context)
 {
     char *record = malloc(KILN__LONGEST_NOTE + 1);
-    if (record &&
-        kiln__note_get(context->runtime.programs, KILN_TUNED, record, KILN__LONGEST_NOTE + 1))
+    if (record && kiln__device_note_get(context->runtime.programs, KILN_TUNED, record,
+                                        KILN__LONGEST_NOTE + 1))
         apply_record(record, context);
     free(record);
 }
@@ -74,7 +74,7 @@ static kiln_status apply_variable(const char *call, const struct kiln__device *d
 kiln_status kiln__tuned_choose(const char *call, kiln_context *context)
 {
     const char *variable = kiln__environment("KILN_TUNE");
-    begin(context);
+    tuning_record_begin(context);
     context->runtime.device.traits = &context->traits;
     if (variable)
         return apply_variable(call, &context->runtime.device, variable, &context->traits);
@@ -87,7 +87,7 @@ kiln_status kiln_context_tune(kiln_context *context, const char *record)
     if (!context || !record)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", __func__,
                           context ? "record" : "context");
-    begin(context);
+    tuning_record_begin(context);
     const char *wrong = apply_record(record, context);
     size_t length = wrong ? strcspn(wrong, "\n") : 0;
     return wrong ? kiln__fail(NULL, KILN_INVALID_ARGUMENT,

@@ -16,7 +16,7 @@ static void hang(struct kiln__index *index, size_t entry)
     *bucket = (uint32_t)(entry + 1);
 }
 
-static bool grow(struct kiln__index *index)
+static bool index_grow(struct kiln__index *index)
 {
     size_t size = index->size ? 2 * index->size : 16;
     uint32_t *buckets = calloc(size, sizeof *buckets);
@@ -32,7 +32,7 @@ static bool grow(struct kiln__index *index)
 
 bool kiln__index_add(struct kiln__index *index, uint64_t hash, uint32_t number)
 {
-    if (index->entries.count >= index->size && !grow(index))
+    if (index->entries.count >= index->size && !index_grow(index))
         return false;
     struct kiln__index_entry *entry = kiln__vector_push(&index->entries);
     if (!entry)

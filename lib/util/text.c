@@ -10,14 +10,14 @@
 
 #include "util/format.h"
 
-static void fail(struct kiln__text *text)
+static void text_fail(struct kiln__text *text)
 {
     free(text->data);
     *text = (struct kiln__text){.failed = true};
 }
 
 /* Make room for `length` more bytes and the final zero. */
-static bool reserve(struct kiln__text *text, size_t length)
+static bool text_reserve(struct kiln__text *text, size_t length)
 {
     if (text->failed)
         return false;
@@ -29,7 +29,7 @@ static bool reserve(struct kiln__text *text, size_t length)
         capacity *= 2;
     char *data = realloc(text->data, capacity);
     if (!data) {
-        fail(text);
+        text_fail(text);
         return false;
     }
     text->data = data;
@@ -45,8 +45,8 @@ void kiln__text_add(struct kiln__text *text, const char *format, ...)
     int length = kiln__vformat(NULL, 0, format, arguments);
     va_end(arguments);
     if (length < 0)
-        fail(text);
-    else if (reserve(text, (size_t)length)) {
+        text_fail(text);
+    else if (text_reserve(text, (size_t)length)) {
         kiln__vformat(text->data + text->length, (size_t)length + 1, format, again);
         text->length += (size_t)length;
     }
@@ -74,7 +74,7 @@ void kiln__phrase_clean(struct kiln__phrase *phrase)
 
 void kiln__text_add_bytes(struct kiln__text *text, const void *bytes, size_t length)
 {
-    if (!reserve(text, length))
+    if (!text_reserve(text, length))
         return;
     if (length)
         memcpy(text->data + text->length, bytes, length);

@@ -22,8 +22,8 @@ class Batch:
     arrays and buffers hold then.
 
     `precision` of its products is as a kiln.Context takes it; without one the context's own. With
-    `sum_alike` it adds up in orders that do not depend on how many rows there are: a row's result
-    has the same bits in all batches of two rows or more. With `run_apart` its runs and those that
+    `batch_invariant` it adds up in orders that do not depend on how many rows there are: a row's result
+    has the same bits in all batches of two rows or more. With `independent` its runs and those that
     other threads make of other batches do not wait for each other, unless they have a buffer in
     common: on a device with memory of its own one uploads while another computes. See kiln/batch.h.
 
@@ -31,10 +31,10 @@ class Batch:
     """
 
     def __init__(self, context: Optional[Context] = None, precision: Optional[str] = None, *,
-                 sum_alike: bool = False, run_apart: bool = False) -> None:
+                 batch_invariant: bool = False, independent: bool = False) -> None:
         self.context = context or default_context()
-        self._tape = _tape.Tape(self.context, option_word('precision', precision), sum_alike,
-                                run_apart)
+        self._tape = _tape.Tape(self.context, option_word('precision', precision), batch_invariant,
+                                independent)
 
     def __enter__(self) -> Batch:
         _tape.begin_block(self._tape)
@@ -97,9 +97,9 @@ def _again(tensor: Tensor) -> Tensor:
 
 
 def batch(context: Optional[Context] = None, precision: Optional[str] = None, *,
-          sum_alike: bool = False, run_apart: bool = False) -> Batch:
+          batch_invariant: bool = False, independent: bool = False) -> Batch:
     """A batch, for `with kiln.batch(context) as b:`; kiln.Batch says what the options are."""
-    return Batch(context, precision, sum_alike=sum_alike, run_apart=run_apart)
+    return Batch(context, precision, batch_invariant=batch_invariant, independent=independent)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from ._types import BY_VALUE, DType, Type, as_dtype
 _WORDS = {
     'cache': {None: 0, 'on': 1, 'ro': 2, 'off': 3},
     'host_memory': {None: 0, 'shared': 1, 'separate': 2},
-    'compile': {None: 0, 'together': 1, 'alone': 2, 'never': 3, 'behind': 4},
+    'compile': {None: 0, 'together': 1, 'alone': 2, 'never': 3, 'background': 4},
     'precision': {None: 0, 'exact': 1, 'tf32': 2, 'f32x3': 3},
 }
 
@@ -71,7 +71,7 @@ class Context:
     `device` is a number, a type ("gpu", "cpu", "accelerator") or a part of a name; None: what
     $KILN_DEVICE says, else the best one. The other options are those of kiln_context_options:
     `cache` is "on", "ro" or "off", `host_memory` "shared" or "separate", `compile` "together",
-    "alone", "never" or "behind", `precision` (of products of f32) "exact", "tf32" or "f32x3",
+    "alone", "never" or "background", `precision` (of products of f32) "exact", "tf32" or "f32x3",
     `validate` and `check_values` shares of the runs that are looked at.
 
     Any thread may use it. In a child of fork() that was started after it was made, every call says
@@ -198,4 +198,4 @@ def set_default_context(context: Optional[Context]) -> None:
 
 
 assert CONSTANTS['KILN_PRECISION_F32X3'] == _WORDS['precision']['f32x3']
-assert CONSTANTS['KILN_COMPILE_BEHIND'] == _WORDS['compile']['behind']
+assert CONSTANTS['KILN_COMPILE_BACKGROUND'] == _WORDS['compile']['background']

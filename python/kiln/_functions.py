@@ -400,10 +400,10 @@ def replaced(x: _tensor.Array, key: Any, value: _tensor.Array) -> _tensor.Tensor
         return x
     start, step = longs([b[0] for b in bounds]), longs([b[2] for b in bounds])
     return _tensor.make(x._context, Expression(
-        (x, part), lambda b, h: lib.kiln_place(b, h[0], h[1], start, step)))
+        (x, part), lambda b, h: lib.kiln_insert_slice(b, h[0], h[1], start, step)))
 
 
-def place(x: _tensor.Array, part: _tensor.Array, start: Sequence[int],
+def insert_slice(x: _tensor.Array, part: _tensor.Array, start: Sequence[int],
           step: Optional[Sequence[int]] = None) -> _tensor.Tensor:
     """x with some of its elements replaced by those of `part`, of x's type and rank: in dimension i
     the elements start[i], start[i] + step[i], ... as many as part has there."""
@@ -414,7 +414,7 @@ def place(x: _tensor.Array, part: _tensor.Array, start: Sequence[int],
     part = _tensor.as_tensor(part, x._context)
     begin, by = longs(list(start)), longs(steps)
     return _tensor.make(x._context, Expression(
-        (x, part), lambda b, h: lib.kiln_place(b, h[0], h[1], begin, by)))
+        (x, part), lambda b, h: lib.kiln_insert_slice(b, h[0], h[1], begin, by)))
 
 
 # ---- arithmetic in Python's manner ----
@@ -709,7 +709,7 @@ def gru(x: _tensor.Array, w: _tensor.Array, r: _tensor.Array, bias: Optional[_te
         linear_before_reset: bool = True) -> tuple:
     """(all states, the last ones) of a gated recurrent unit, as kiln.rnn() has them; w [D,3H,I],
     r [D,3H,H], bias [D,6H]. `gates` is the order of their rows: "pytorch" or "onnx"."""
-    made = _recurrent('gru', {'x': x, 'w': w, 'r': r, 'bias': bias, 'h': h, 'lengths': lengths},
+    made = _recurrent('gru', 'insert_slice', {'x': x, 'w': w, 'r': r, 'bias': bias, 'h': h, 'lengths': lengths},
                       {'direction': direction, 'gates': gates, 'clip': clip,
                        'linear_before_reset': bool(linear_before_reset)}, 1)
     return tuple(made)
@@ -789,8 +789,8 @@ def arange(start: float, stop: Optional[float] = None, step: float = 1,
 __all__ = [
     'arange', 'astype', 'avg_pool', 'avg_pool2d', 'batch_norm_train', 'broadcast_to',
     'clip_by_norm', 'concatenate', 'cross_entropy', 'einsum', 'expand_dims', 'floor_divide',
-    'full', 'gather', 'gather_elements', 'gather_nd', 'gru', 'lp_pool', 'lstm', 'max_pool',
-    'max_pool2d', 'ones', 'pad', 'place', 'power', 'quantize', 'replaced', 'reshape', 'resize',
+    'full', 'gather', 'gather_elements', 'gather_nd', 'gru', 'insert_slice', 'lp_pool', 'lstm', 'max_pool',
+    'max_pool2d', 'ones', 'pad', 'power', 'quantize', 'replaced', 'reshape', 'resize',
     'rnn', 'scatter', 'scatter_add', 'scatter_elements', 'scatter_nd', 'split', 'squeeze', 'swapaxes', 'topk',
     'transpose', 'true_divide', 'windows', 'zeros',
 ]

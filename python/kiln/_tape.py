@@ -62,11 +62,11 @@ class Tape:
     back when it is whole.
     """
 
-    def __init__(self, context: Context, precision: int = 0, sum_alike: bool = False,
-                 run_apart: bool = False) -> None:
+    def __init__(self, context: Context, precision: int = 0, batch_invariant: bool = False,
+                 independent: bool = False) -> None:
         self.context = context
         self.precision = precision  # of products; 0: the context's own
-        self.sum_alike, self.run_apart = sum_alike, run_apart
+        self.batch_invariant, self.independent = batch_invariant, independent
         self.owned = self._batch_of(context)
         self.handles: dict[Tensor, Any] = {}
         self.outputs: dict[Any, list] = {}
@@ -86,10 +86,10 @@ class Tape:
         """What a batch forgets when it is reset."""
         if self.precision:
             check(lib.kiln_batch_set_precision(self.batch, self.precision))
-        if self.sum_alike:
-            check(lib.kiln_batch_sum_alike(self.batch))
-        if self.run_apart:
-            check(lib.kiln_batch_run_apart(self.batch))
+        if self.batch_invariant:
+            check(lib.kiln_batch_set_batch_invariant(self.batch))
+        if self.independent:
+            check(lib.kiln_batch_set_independent(self.batch))
 
     def _batch_of(self, context: Context) -> Any:
         owned = Owned(lib.kiln_batch_release)

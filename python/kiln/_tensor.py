@@ -24,7 +24,7 @@ class Tensor(Operators):
     `kiln.evaluate()`, by print() or float(). Until then it is an expression, recorded and not run.
 
     It has numpy's operators, slices and the usual methods. It never changes; where numpy would
-    write into an array, make a new tensor (kiln.where, kiln.place, kiln.scatter_add) or keep a
+    write into an array, make a new tensor (kiln.where, kiln.insert_slice, kiln.scatter_add) or keep a
     kiln.Buffer. Tensors may be made and asked for in any thread.
     """
 
@@ -132,7 +132,7 @@ class Tensor(Operators):
         return tensor, (self.numpy(), self.dtype)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise TypeError('a tensor does not change; kiln.where() or kiln.place() makes another, and a '
+        raise TypeError('a tensor does not change; kiln.where() or kiln.insert_slice() makes another, and a '
                         'kiln.Buffer can be written')
 
 

@@ -68,12 +68,12 @@ class Running(unittest.TestCase):
         lib = kiln._library.lib
         x, w = np.float32(np.random.RandomState(1).rand(9, 40)), np.ones((40, 3), np.float32)
         made = []
-        with unittest.mock.patch.object(lib, 'kiln_batch_sum_alike',
-                                        wraps=lib.kiln_batch_sum_alike) as alike, \
-                unittest.mock.patch.object(lib, 'kiln_batch_run_apart',
-                                           wraps=lib.kiln_batch_run_apart) as apart:
+        with unittest.mock.patch.object(lib, 'kiln_batch_set_batch_invariant',
+                                        wraps=lib.kiln_batch_set_batch_invariant) as alike, \
+                unittest.mock.patch.object(lib, 'kiln_batch_set_independent',
+                                           wraps=lib.kiln_batch_set_independent) as apart:
             for rows in (2, 9):
-                with kiln.batch(sum_alike=True, run_apart=True) as b:
+                with kiln.batch(batch_invariant=True, independent=True) as b:
                     with self.assertRaises(kiln.Error):
                         kiln.tensor(A) + np.zeros(5, np.float32)
                     made.append(b.read(kiln.tensor(x[:rows]) @ w))
@@ -82,7 +82,7 @@ class Running(unittest.TestCase):
         self.assertEqual((alike.call_count, apart.call_count), (4, 4))
         np.testing.assert_array_equal(made[0].numpy(), made[1].numpy()[:2])
 
-    def test_again(self):
+    def test_rematerialise(self):
         """what was recorded in a batch that ran without it is recorded again"""
         a = kiln.tensor(A)
         b = a * 2

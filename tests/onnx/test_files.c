@@ -653,7 +653,7 @@ static uint64_t settle(kiln_onnx_model *loaded, const float *wanted)
         expect_ok(run_product(loaded, y));
         cr_assert_arr_eq(y, wanted, sizeof y);
     }
-    return stats_of(context).given_up_bytes;
+    return stats_of(context).evicted_bytes;
 }
 
 Test(onnx_files, weights_that_are_given_up_are_read_again)
@@ -668,7 +668,7 @@ Test(onnx_files, weights_that_are_given_up_are_read_again)
             cr_expect(!given_up || given_up == (uint64_t)WIDE_BYTES / (1 + t));
             expect_ok(kiln_context_trim(context));
             expect_ok(run_product(loaded, wanted));
-            cr_expect_eq(stats_of(context).given_up_bytes, 0u);
+            cr_expect_eq(stats_of(context).evicted_bytes, 0u);
             cr_expect_geq(stats_of(context).upload_bytes, uploaded + given_up);
         }
         kiln_model_release(loaded);

@@ -14,20 +14,7 @@
 #define UINT32 ONNX__TENSOR_PROTO__DATA_TYPE__UINT32
 #define UINT64 ONNX__TENSOR_PROTO__DATA_TYPE__UINT64
 
-static kiln_context *context;
-
-static void open_it(void)
-{
-    context = open_context();
-}
-
-static void close_it(void)
-{
-    free_model(NULL);
-    close_context(context);
-}
-
-TestSuite(onnx_integers, .init = open_it, .fini = close_it);
+TestSuite(onnx_integers, .init = begin_models, .fini = end_models);
 
 enum { MOST = 4 };
 

@@ -66,14 +66,14 @@ bool fill_start(struct fill *fill, kiln_cache_mode mode)
         return false;
     fill->context = clCreateContext(NULL, 1, &fill->device.id, NULL, NULL, NULL);
     fill->queue = clCreateCommandQueue(fill->context, fill->device.id, 0, NULL);
-    return fill->context && fill->queue && kiln__gate_add_queue(fill->queue) &&
+    return fill->context && fill->queue && kiln__interlock_add_queue(fill->queue) &&
            !kiln__programs_create(fill->context, &fill->device, &options, &fill->programs, NULL);
 }
 
 void fill_stop(struct fill *fill)
 {
     kiln__programs_destroy(fill->programs);
-    kiln__gate_remove_queue(fill->queue);
+    kiln__interlock_remove_queue(fill->queue);
     clReleaseCommandQueue(fill->queue);
     clReleaseContext(fill->context);
 }
@@ -104,14 +104,14 @@ bool fill_launch(struct fill *fill, struct kiln__program *program, int number)
         return false;
     cl_kernel kernel = kiln__kernel_cl(lent);
     cl_mem buffer = clCreateBuffer(fill->context, CL_MEM_READ_WRITE, sizeof out, NULL, NULL);
-    kiln__gate_enter();
+    kiln__interlock_enter();
     bool good =
         !clSetKernelArg(kernel, 0, sizeof buffer, &buffer) &&
         !clEnqueueNDRangeKernel(fill->queue, kernel, 1, NULL, &items, &group, 0, NULL, &event);
     clFlush(fill->queue);
     if (good)
         kiln__program_launched(program, 1, &items, &group);
-    kiln__gate_leave();
+    kiln__interlock_leave();
     good = good &&
            !clEnqueueReadBuffer(fill->queue, buffer, CL_TRUE, 0, sizeof out, out, 0, NULL, NULL);
     for (int i = 0; good && i < ITEMS; i++)

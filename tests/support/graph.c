@@ -181,7 +181,7 @@ struct kiln__plan plan_of(const kiln_batch *batch, bool shared)
     return plan;
 }
 
-bool take_slopes(const kiln_batch *batch, kiln_type type, size_t columns)
+bool take_attention_backward(const kiln_batch *batch, kiln_type type, size_t columns)
 {
     (void)batch;
     (void)type;

@@ -26,8 +26,8 @@ kiln_tensor imagine_matrix(kiln_batch *batch, size_t m, size_t n);
 /* A matrix in a buffer, which lasts until sixteen more are imagined. */
 kiln_tensor imagine_weights(kiln_batch *batch, size_t m, size_t n);
 
-/* For a batch's takes_slopes: as if its device had the kernels. */
-bool take_slopes(const kiln_batch *batch, kiln_type type, size_t columns);
+/* For a batch's takes_attention_backward: as if its device had the kernels. */
+bool take_attention_backward(const kiln_batch *batch, kiln_type type, size_t columns);
 
 /* Ask for a result whose place does not matter. */
 void ask(kiln_batch *batch, kiln_tensor tensor);

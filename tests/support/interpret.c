@@ -61,8 +61,8 @@ static double **run_fusion(struct machine *machine, const void *const *inputs, s
     for (size_t i = graph->nodes.count; i-- > 0;) {
         const struct kiln__node *node = &graph->nodes.items[i];
         size_t count = kiln__node_count(node);
-        if (fusion->heir[i] != KILN__NO_HEIR)
-            machine->memory[i] = machine->memory[fusion->heir[i]];
+        if (fusion->donated_to[i] != KILN__NO_DONATION)
+            machine->memory[i] = machine->memory[fusion->donated_to[i]];
         else if (kiln__node_is_input(node))
             machine->memory[i] = (struct memory){
                 keep(heap, load_input(node, inputs[node->binding])), 1, count, NULL};
@@ -91,7 +91,7 @@ static void spoil_scratch(const struct kiln__plan *plan, const struct kiln__laun
         if (argument->kind != KILN__ARGUMENT_MEMORY)
             continue;
         const struct kiln__slot *slot = &plan->slots.items[argument->slot];
-        bool scratch = slot->node == KILN__SCRATCH && slot->place == KILN__PLACE_ARENA;
+        bool scratch = slot->node == KILN__SCRATCH && slot->storage == KILN__STORAGE_ARENA;
         for (size_t i = 0; scratch && i < slot->bytes; i++)
             arena[slot->offset + i] = NAN;
     }
@@ -105,7 +105,7 @@ static bool names(const struct machine *machine, const struct kiln__plan *plan,
     const struct memory *memory = &machine->memory[node];
     for (uint32_t i = 0; i < plan->slots.count; i++)
         if (plan->slots.items[i].node != KILN__SCRATCH &&
-            (plan->slots.items[i].place != KILN__PLACE_ARENA || i == plan->slot_of[node]) &&
+            (plan->slots.items[i].storage != KILN__STORAGE_ARENA || i == plan->slot_of[node]) &&
             machine->memory[plan->slots.items[i].node].cells == memory->cells &&
             kiln__launch_names(launch, i))
             return true;
@@ -201,14 +201,14 @@ static struct memory memory_of(const struct machine *machine, const struct kiln_
 {
     const struct kiln__node *value = interpret_node(machine, node);
     struct memory memory = {.step = 1, .count = kiln__node_count(value)};
-    if (slot->place == KILN__PLACE_ARENA && slot->first > slot->last) {
+    if (slot->storage == KILN__STORAGE_ARENA && slot->first > slot->last) {
         memory.cells = keep(heap, interpret_room(memory.count)); /* made on the way */
-    } else if (slot->place == KILN__PLACE_ARENA) {
+    } else if (slot->storage == KILN__STORAGE_ARENA) {
         memory.cells = arena + slot->offset;
         memory.step = kiln_type_size((kiln_type)value->type);
     } else {
         memory.cells =
-            slot->place == KILN__PLACE_INPUT ? inputs[slot->binding] : results[slot->binding];
+            slot->storage == KILN__STORAGE_INPUT ? inputs[slot->binding] : results[slot->binding];
     }
     return memory;
 }
@@ -298,7 +298,8 @@ static double **run_plan(struct machine *machine, const struct kiln__plan *plan,
     for (size_t i = 0; i < plan->slots.count; i++) {
         const struct kiln__slot *slot = &plan->slots.items[i];
         const struct kiln__request *request = &graph->requests.items[slot->binding];
-        if (slot->place == KILN__PLACE_RESULT && slot->in_place && inputs[request->replaces - 1])
+        if (slot->storage == KILN__STORAGE_RESULT && slot->in_place &&
+            inputs[request->replaces - 1])
             results[slot->binding] = inputs[request->replaces - 1];
     }
     for (uint32_t i = 0; i < graph->nodes.count; i++)

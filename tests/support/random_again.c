@@ -67,7 +67,7 @@ static kiln_tensor place_itself(struct pool *pool)
     stop[0] = stop[0] / 2;
     kiln_tensor part = kiln_slice(pool->batch, x.tensor, zero, stop, one);
     zero[0] = (int64_t)x.dims[0] - stop[0];
-    return kiln_place(pool->batch, x.tensor, part, zero, one);
+    return kiln_insert_slice(pool->batch, x.tensor, part, zero, one);
 }
 
 static kiln_tensor centred(struct pool *pool)

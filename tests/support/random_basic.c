@@ -276,7 +276,7 @@ static kiln_tensor place(struct pool *pool)
         start[d] = backwards && x.dims[d] ? (int64_t)x.dims[d] - 1 : 0;
     }
     kiln_tensor part = fresh_stored(pool, x.stored, x.rank, dims);
-    return x.rank ? kiln_place(pool->batch, x.tensor, part, start, step) : none;
+    return x.rank ? kiln_insert_slice(pool->batch, x.tensor, part, start, step) : none;
 }
 
 static kiln_tensor split(struct pool *pool)

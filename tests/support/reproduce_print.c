@@ -212,7 +212,7 @@ static void print_reshape(struct printer *printer, const struct kiln__node *node
 /* Without a tensor beneath, the elements beside the part are undefined; any will do. */
 static void print_place(struct printer *printer, const struct kiln__node *node)
 {
-    kiln__text_add(printer->text, "kiln_place(b, ");
+    kiln__text_add(printer->text, "kiln_insert_slice(b, ");
     if (node->n_inputs > 1) {
         kiln__text_add(printer->text, "t%u", node->input[1]);
     } else {
@@ -296,15 +296,23 @@ static void print_slopes(struct printer *printer, const struct kiln__node *node)
 }
 
 static print *const printers[] = {
-    [KILN__UPLOAD] = print_upload,     [KILN__IMPORT] = print_import,
-    [KILN__CONSTANT] = print_constant, [KILN__ELEMENTWISE] = print_elementwise,
-    [KILN__CAST] = print_cast,         [KILN__REDUCE] = print_reduce,
-    [KILN__VIEW] = print_view,         [KILN__RESHAPE] = print_reshape,
-    [KILN__MATMUL] = print_matmul,     [KILN__ATTENTION] = print_attention,
-    [KILN__PLACE] = print_place,       [KILN__IOTA] = print_iota,
-    [KILN__GATHER] = print_gather,     [KILN__SCAN] = print_scan,
-    [KILN__SCATTER] = print_scatter,   [KILN__SORT] = print_sort,
-    [KILN__SLOPES] = print_slopes,
+    [KILN__UPLOAD] = print_upload,
+    [KILN__IMPORT] = print_import,
+    [KILN__CONSTANT] = print_constant,
+    [KILN__ELEMENTWISE] = print_elementwise,
+    [KILN__CAST] = print_cast,
+    [KILN__REDUCE] = print_reduce,
+    [KILN__VIEW] = print_view,
+    [KILN__RESHAPE] = print_reshape,
+    [KILN__MATMUL] = print_matmul,
+    [KILN__ATTENTION] = print_attention,
+    [KILN__INSERT_SLICE] = print_place,
+    [KILN__IOTA] = print_iota,
+    [KILN__GATHER] = print_gather,
+    [KILN__SCAN] = print_scan,
+    [KILN__SCATTER] = print_scatter,
+    [KILN__SORT] = print_sort,
+    [KILN__ATTENTION_BACKWARD] = print_slopes,
 };
 
 /* ---- printing: all ---- */

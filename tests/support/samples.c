@@ -121,9 +121,9 @@ SAMPLE(gather_of_map, kiln_gather(b, kiln_exp(b, x), row_numbers(b, x), 1))
 SAMPLE(pad, kiln_pad(b, x, (size_t[]){1, 0}, (size_t[]){0, 2}, 0.5))
 SAMPLE(concat, kiln_concat(b, 2, ((kiln_tensor[]){kiln_neg(b, x), x}), 0))
 SAMPLE(stack, kiln_stack(b, 2, ((kiln_tensor[]){transposed(b, x), x}), 1))
-SAMPLE(place, kiln_place(b, x, cut(b, x, 4, 4, 1), ((int64_t[]){0, 0}), ((int64_t[]){2, 1})))
-SAMPLE(place_on_map, kiln_place(b, kiln_exp(b, x), kiln_tanh(b, cut(b, x, 0, 4, 1)),
-                                ((int64_t[]){3, 0}), ((int64_t[]){1, 1})))
+SAMPLE(place, kiln_insert_slice(b, x, cut(b, x, 4, 4, 1), ((int64_t[]){0, 0}), ((int64_t[]){2, 1})))
+SAMPLE(place_on_map, kiln_insert_slice(b, kiln_exp(b, x), kiln_tanh(b, cut(b, x, 0, 4, 1)),
+                                       ((int64_t[]){3, 0}), ((int64_t[]){1, 1})))
 SAMPLE(transpose, transposed(b, x))
 SAMPLE(slice, kiln_slice(b, x, ((int64_t[]){7, 1}), ((int64_t[]){-1, 7}), ((int64_t[]){-2, 3})))
 SAMPLE(reshape, kiln_reshape(b, x, 3, ((size_t[]){2, 4, 8})))

@@ -21,26 +21,27 @@ Test(ops_place, placed)
 {
     kiln_batch *b = check_begin();
     kiln_tensor x = counted(b, DIMS(3, 4)), part = counted_from(b, 50, DIMS(2, 2));
-    expect_tensor(b, kiln_place(b, x, part, (int64_t[]){1, 0}, NULL), DIMS(3, 4),
+    expect_tensor(b, kiln_insert_slice(b, x, part, (int64_t[]){1, 0}, NULL), DIMS(3, 4),
                   NUMBERS(0, 1, 2, 3, 50, 51, 6, 7, 52, 53, 10, 11));
 
     b = check_begin();
     x = counted(b, DIMS(3, 4)), part = counted_from(b, 50, DIMS(2, 2));
-    expect_tensor(b, kiln_place(b, x, part, (int64_t[]){2, 3}, (int64_t[]){-2, -2}), DIMS(3, 4),
-                  NUMBERS(0, 53, 2, 52, 4, 5, 6, 7, 8, 51, 10, 50));
+    expect_tensor(b, kiln_insert_slice(b, x, part, (int64_t[]){2, 3}, (int64_t[]){-2, -2}),
+                  DIMS(3, 4), NUMBERS(0, 53, 2, 52, 4, 5, 6, 7, 8, 51, 10, 50));
 
     b = check_begin();
     x = counted(b, DIMS(4)), part = counted_from(b, 50, DIMS(0));
-    expect_tensor(b, kiln_place(b, x, part, (int64_t[]){9}, NULL), DIMS(4), NUMBERS(0, 1, 2, 3));
+    expect_tensor(b, kiln_insert_slice(b, x, part, (int64_t[]){9}, NULL), DIMS(4),
+                  NUMBERS(0, 1, 2, 3));
 
     b = check_begin();
     x = counted(b, SCALAR), part = counted_from(b, 50, SCALAR);
-    expect_tensor(b, kiln_place(b, x, part, NULL, NULL), SCALAR, NUMBERS(50));
+    expect_tensor(b, kiln_insert_slice(b, x, part, NULL, NULL), SCALAR, NUMBERS(50));
 
     b = check_begin();
     x = counted(b, DIMS(3, 2)), part = counted_from(b, 50, DIMS(1, 2));
-    expect_tensor(b, kiln_place(b, x, part, (int64_t[]){1, 0}, (int64_t[]){0, 1}), DIMS(3, 2),
-                  NUMBERS(0, 1, 50, 51, 4, 5));
+    expect_tensor(b, kiln_insert_slice(b, x, part, (int64_t[]){1, 0}, (int64_t[]){0, 1}),
+                  DIMS(3, 2), NUMBERS(0, 1, 50, 51, 4, 5));
     check_close();
 }
 
@@ -228,10 +229,10 @@ Test(ops_place, bases_of_all_kinds)
         kiln_batch *b = check_begin();
         kiln_tensor x = check_plain(b, DIMS(37, 41)), p = check_plain(b, DIMS(17, 13));
         kiln_tensor product = kiln_matmul(b, x, kiln_transpose(b, x, NULL));
-        check_read(b, kiln_place(b, x, p, starts[i], steps[i]));
-        check_read(b, kiln_place(b, kiln_exp(b, x), kiln_neg(b, p), starts[i], steps[i]));
-        check_read(b,
-                   kiln_tanh(b, kiln_place(b, kiln_matmul(b, product, x), p, starts[i], steps[i])));
+        check_read(b, kiln_insert_slice(b, x, p, starts[i], steps[i]));
+        check_read(b, kiln_insert_slice(b, kiln_exp(b, x), kiln_neg(b, p), starts[i], steps[i]));
+        check_read(b, kiln_tanh(b, kiln_insert_slice(b, kiln_matmul(b, product, x), p, starts[i],
+                                                     steps[i])));
         check_run(b);
         check_end(b);
     }
@@ -248,7 +249,7 @@ Test(ops_place, parts_made_of_their_base)
         int64_t from[] = {10, 4};
         kiln_tensor old =
             kiln_slice(b, base, (int64_t[]){10 + shifted, 4}, (int64_t[]){30 + shifted, 24}, NULL);
-        check_read(b, kiln_place(b, base, kiln_add(b, old, kiln_exp(b, old)), from, NULL));
+        check_read(b, kiln_insert_slice(b, base, kiln_add(b, old, kiln_exp(b, old)), from, NULL));
         check_run(b);
         cr_expect_eq(cost_of(b).launches, shifted ? 4u : 3u);
         check_end(b);
@@ -262,9 +263,9 @@ Test(ops_place, bases_that_are_needed_again)
     kiln_batch *b = check_begin();
     kiln_tensor x = check_plain(b, DIMS(9, 9)), p = check_plain(b, DIMS(3, 3));
     kiln_tensor base = kiln_matmul(b, x, x);
-    kiln_tensor first = kiln_place(b, base, p, (int64_t[]){0, 0}, NULL);
-    kiln_tensor second = kiln_place(b, first, p, (int64_t[]){4, 4}, NULL);
-    kiln_tensor third = kiln_place(b, first, p, (int64_t[]){6, 0}, NULL);
+    kiln_tensor first = kiln_insert_slice(b, base, p, (int64_t[]){0, 0}, NULL);
+    kiln_tensor second = kiln_insert_slice(b, first, p, (int64_t[]){4, 4}, NULL);
+    kiln_tensor third = kiln_insert_slice(b, first, p, (int64_t[]){6, 0}, NULL);
     check_read(b, base);
     check_read(b, second);
     check_read(b, third);
@@ -325,20 +326,21 @@ Test(ops_place, windows_of_all_kinds)
 Test(ops_place, places_are_checked)
 {
     kiln_batch *b = check_begin();
-    kiln_place(b, counted(b, DIMS(4)), check_plain(b, DIMS(2)), (int64_t[]){0}, NULL);
-    check_refusal(b, KILN_TYPE_MISMATCH, "kiln_place: x is i32 and part is f32; cast one of them");
+    kiln_insert_slice(b, counted(b, DIMS(4)), check_plain(b, DIMS(2)), (int64_t[]){0}, NULL);
+    check_refusal(b, KILN_TYPE_MISMATCH,
+                  "kiln_insert_slice: x is i32 and part is f32; cast one of them");
     b = check_begin();
-    kiln_place(b, counted(b, DIMS(4)), counted(b, DIMS(2, 1)), (int64_t[]){0}, NULL);
+    kiln_insert_slice(b, counted(b, DIMS(4)), counted(b, DIMS(2, 1)), (int64_t[]){0}, NULL);
     check_refusal(b, KILN_SHAPE_MISMATCH,
-                   "kiln_place: x of shape [4] and part of shape [2,1] differ in rank");
+                  "kiln_insert_slice: x of shape [4] and part of shape [2,1] differ in rank");
     b = check_begin();
-    kiln_place(b, counted(b, DIMS(4)), counted(b, DIMS(2)), NULL, NULL);
-    check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_place: start is NULL");
+    kiln_insert_slice(b, counted(b, DIMS(4)), counted(b, DIMS(2)), NULL, NULL);
+    check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_insert_slice: start is NULL");
     static const int64_t cuts[][2] = {{3, 1},         {-1, 1},        {0, 0},         {4, -1},
                                       {0, INT64_MAX}, {3, INT64_MIN}, {INT64_MAX, 1}, {0, -1}};
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         b = check_begin();
-        kiln_place(b, counted(b, DIMS(4)), counted(b, DIMS(2)), &cuts[i][0], &cuts[i][1]);
+        kiln_insert_slice(b, counted(b, DIMS(4)), counted(b, DIMS(2)), &cuts[i][0], &cuts[i][1]);
         cr_expect_eq(kiln_batch_status(b), KILN_INVALID_ARGUMENT, "cut %zu", i);
         check_end(b);
     }
@@ -370,19 +372,19 @@ Test(ops_place, parts_are_checked)
     b = check_begin();
     kiln_concat(b, 2, (kiln_tensor[]){counted(b, DIMS(2, 3)), counted(b, DIMS(3, 2))}, 0);
     check_refusal(b, KILN_SHAPE_MISMATCH,
-                   "kiln_concat: parts[0] of shape [2,3] and parts[1] of shape [3,2] differ beside "
-                   "axis 0");
+                  "kiln_concat: parts[0] of shape [2,3] and parts[1] of shape [3,2] differ beside "
+                  "axis 0");
     b = check_begin();
     kiln_concat(b, 2, (kiln_tensor[]){counted(b, DIMS(2)), check_plain(b, DIMS(2))}, 0);
     check_refusal(b, KILN_TYPE_MISMATCH,
-                   "kiln_concat: parts[0] is i32 and parts[1] is f32; cast one of them");
+                  "kiln_concat: parts[0] is i32 and parts[1] is f32; cast one of them");
     b = check_begin();
     kiln_concat(b, 1, (kiln_tensor[]){counted(b, SCALAR)}, 0);
     check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_concat: there is no axis 0 in 0 dimensions");
     b = check_begin();
     kiln_stack(b, 2, (kiln_tensor[]){counted(b, DIMS(2)), counted(b, DIMS(3))}, -2);
     check_refusal(b, KILN_SHAPE_MISMATCH,
-                   "kiln_stack: parts[0] of shape [2] and parts[1] of shape [3] differ");
+                  "kiln_stack: parts[0] of shape [2] and parts[1] of shape [3] differ");
     b = check_begin();
     kiln_concat(b, 2, (kiln_tensor[]){counted(b, DIMS(2)), {0}}, 0);
     cr_expect_eq(kiln_batch_status(b), KILN_INVALID_HANDLE);
@@ -395,22 +397,21 @@ Test(ops_place, splits_and_windows_are_checked)
     kiln_tensor parts[2];
     kiln_batch *b = check_begin();
     kiln_split(b, counted(b, DIMS(5)), 0, 2, NULL, parts);
-    check_refusal(b, KILN_INVALID_ARGUMENT,
-                   "kiln_split: there are no 2 equal parts of 5 elements");
+    check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_split: there are no 2 equal parts of 5 elements");
     b = check_begin();
     kiln_split(b, counted(b, DIMS(5)), 0, 2, (size_t[]){1, 3}, parts);
     check_refusal(b, KILN_INVALID_ARGUMENT,
-                   "kiln_split: the sizes of 2 parts do not add up to the 5 elements");
+                  "kiln_split: the sizes of 2 parts do not add up to the 5 elements");
     cr_expect_eq(parts[1].id, 0u);
     b = check_begin();
     kiln_windows(b, counted(b, DIMS(5)), 0, 1, (size_t[]){3}, NULL, (size_t[]){3});
     check_refusal(b, KILN_INVALID_ARGUMENT,
-                   "kiln_windows: no window of 3 elements 3 apart, 1 from one to the next, fits "
-                   "dimension 0, which has 5");
+                  "kiln_windows: no window of 3 elements 3 apart, 1 from one to the next, fits "
+                  "dimension 0, which has 5");
     b = check_begin();
     kiln_windows(b, counted(b, DIMS(5)), 1, 1, (size_t[]){3}, NULL, NULL);
     check_refusal(b, KILN_INVALID_ARGUMENT,
-                   "kiln_windows: shape [5] has no 1 dimensions from number 1 on");
+                  "kiln_windows: shape [5] has no 1 dimensions from number 1 on");
     b = check_begin();
     kiln_windows(b, counted(b, DIMS(5)), 0, 1, NULL, NULL, NULL);
     check_refusal(b, KILN_INVALID_ARGUMENT, "kiln_windows: size is NULL");

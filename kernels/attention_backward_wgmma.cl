@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the gradient of attention is made of (attention_slopes.h), of operands of 16 bits on the
+ * What the gradient of attention is made of (attention_backward.h), of operands of 16 bits on the
  * tensor cores of NVIDIA's Hopper. No matrix of scores is in memory (Dao et al. 2022, appendix
  * B.2).
  *
  * Text behind "//!" is edited as in matmul_wgmma.cl, whose head says how and why.
  *
- *     args    those of attention_slopes.cl, and maps, maps_offset after out_row, and then, of BOTH,
+ *     args    those of attention_backward.cl, and maps, maps_offset after out_row, and then, of BOTH,
  *             for which PAIR is 1, other, other_offset, other_row; each run has a stride of other
  *     global  384 * product of the leading sizes, ceil(m / 128), 1       local  384, 1, 1
  *     local memory  LOCAL: 1024 bytes, and DEPTH * 256 for each of a and c, STAGES * WALKED * 8,
@@ -54,7 +54,7 @@
 #pragma OPENCL FP_CONTRACT OFF
 
 #include "helpers.h"
-#include "attention_slopes.h"
+#include "attention_backward.h"
 
 #define BYTES 2
 #define ELEMENT ushort
@@ -323,7 +323,7 @@ INLINE void copy_stats(uint to, __global const float4 *stats, long first, long q
     }
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-attention_slopes_wgmma(__global const ushort *restrict a, __global const ushort *restrict b,
+attention_backward_wgmma(__global const ushort *restrict a, __global const ushort *restrict b,
                        __global const ushort *restrict c, __global const ushort *restrict g,
                        __global const float *restrict stats, __global result_type *restrict out,
                        long m, long n, long d, long e, float scale, long diagonal, long a_offset,

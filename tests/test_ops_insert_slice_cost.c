@@ -55,7 +55,8 @@ Test(ops_place_cost, updates_run_in_place)
     kiln_tensor x = check_plain(b, DIMS(64, 64)), p = check_plain(b, DIMS(64, 1));
     kiln_tensor state = kiln_matmul(b, x, x);
     for (int64_t i = 0; i < 10; i++)
-        state = kiln_place(b, state, kiln_scale(b, p, (double)i), (int64_t[]){0, 3 * i}, NULL);
+        state =
+            kiln_insert_slice(b, state, kiln_scale(b, p, (double)i), (int64_t[]){0, 3 * i}, NULL);
     check_read(b, kiln_sum(b, state, 1, (int[]){1}, 0));
     size_t product = 1;
     cr_expect_leq(cost_of(b).launches, product + 10 + 1);
@@ -77,10 +78,12 @@ Test(ops_place_cost, buffers_stay_as_they_are)
     kiln_buffer *result = make_buffer(context, 12, NULL);
     kiln_batch *b = kiln_batch_create(context);
     kiln_tensor x = kiln_import(b, buffer);
-    kiln_tensor y = kiln_place(b, x, kiln_fill(b, KILN_F32, DIMS(2), 77), (int64_t[]){4}, NULL);
+    kiln_tensor y =
+        kiln_insert_slice(b, x, kiln_fill(b, KILN_F32, DIMS(2), 77), (int64_t[]){4}, NULL);
     expect_ok(kiln_export(b, y, result));
     expect_ok(kiln_read(b, y, placed, sizeof placed));
-    expect_ok(kiln_export(b, kiln_place(b, kiln_add(b, x, x), x, (int64_t[]){0}, NULL), copy));
+    expect_ok(
+        kiln_export(b, kiln_insert_slice(b, kiln_add(b, x, x), x, (int64_t[]){0}, NULL), copy));
     run_batch(b);
     run_batch(b);
     expect_buffer(buffer, 12, content);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the gradient of attention is made of (attention_slopes.h), in float on any device. It is
+ * What the gradient of attention is made of (attention_backward.h), in float on any device. It is
  * for where tensor cores turn out not to be what was believed of them: an item finds a row of the
  * result, one product after the other.
  *
@@ -23,7 +23,7 @@
 #endif
 
 #include "helpers.h"
-#include "attention_slopes.h"
+#include "attention_backward.h"
 #include "narrow_result.h"
 
 #ifdef OPERAND_A
@@ -65,7 +65,7 @@
         out += at * r_##i;                                                                         \
     }
 
-__kernel void attention_slopes(
+__kernel void attention_backward(
     __global const OPERAND_A_TYPE *restrict a, __global const OPERAND_B_TYPE *restrict b,
     __global const OPERAND_C_TYPE *restrict c, __global const OPERAND_D_TYPE *restrict g,
     __global const float *restrict stats, __global result_type *restrict out, long m, long n,

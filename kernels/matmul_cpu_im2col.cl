@@ -4,7 +4,7 @@
  * from the image as it lies. A row of A is given by up to three indices, of which each has a stride
  * in the image, and so is an element of the row; the last of these is contiguous, in runs.
  *
- * Launch 1 is matmul_pack_b (matmul_cpu_packed.cl), with the same options. Launch 2, matmul_patches:
+ * Launch 1 is matmul_pack_b (matmul_cpu_packed.cl), with the same options. Launch 2, matmul_im2col:
  * each item takes a tile of its rows after the other, a block of BLOCK_DEPTH of k at a time, and
  * walks its panels. LINES, not 0, has the tile copied next to each other into local memory before:
  * for tiles of more rows than there are registers that hold where they are.
@@ -107,7 +107,7 @@ INLINE void add_patches(__global const float *a, const struct patches *patches,
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
-matmul_patches(__global const float *restrict a, __global const float *restrict packed,
+matmul_im2col(__global const float *restrict a, __global const float *restrict packed,
                __global float *c, long m, long n, long k, long a_offset, long rows_1, long rows_2,
                long row_0, long row_1, long row_2, long taps, long run, long tap_0, long tap_1,
                long packed_offset, long c_offset, long c_row, long item_rows,

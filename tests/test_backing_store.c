@@ -74,7 +74,7 @@ static void end(struct scene *scene)
     kiln_buffer_release(scene->weights);
     cr_expect_eq(atomic_load(&scene->origin.ends), 1);
     cr_expect_eq(stats_of(scene->context).buffers_live, 0u);
-    cr_expect_eq(stats_of(scene->context).given_up_bytes, 0u);
+    cr_expect_eq(stats_of(scene->context).evicted_bytes, 0u);
     cr_expect_eq(atomic_load(&scene->context->runtime.memory.buffers), 0u);
     close_context(scene->context);
 }
@@ -97,9 +97,9 @@ static uint64_t settle(struct scene *scene)
 static uint64_t given_up(const struct scene *scene)
 {
     cr_expect_eq(atomic_load(&scene->context->runtime.memory.buffers) +
-                     stats_of(scene->context).given_up_bytes,
+                     stats_of(scene->context).evicted_bytes,
                  sizeof b);
-    return stats_of(scene->context).given_up_bytes;
+    return stats_of(scene->context).evicted_bytes;
 }
 
 static void expect_content(const struct scene *scene)
@@ -383,16 +383,16 @@ Test(source, memory_stays_while_somebody_uses_it)
     struct scene scene;
     cl_mem memory, again;
     begin(&scene);
-    expect_ok(kiln__source_hold(scene.weights, &memory, NULL));
+    expect_ok(kiln__backing_hold(scene.weights, &memory, NULL));
     for (int i = 0; i < ENOUGH; i++)
-        kiln__source_went_without(scene.weights);
+        kiln__backing_went_without(scene.weights);
     cr_expect_eq(given_up(&scene), 0u);
-    expect_ok(kiln__source_hold(scene.weights, &again, NULL));
+    expect_ok(kiln__backing_hold(scene.weights, &again, NULL));
     cr_expect_eq(again, memory);
-    kiln__source_release(scene.weights);
-    kiln__source_release(scene.weights);
+    kiln__backing_release(scene.weights);
+    kiln__backing_release(scene.weights);
     for (int i = 0; i < ENOUGH; i++)
-        kiln__source_went_without(scene.weights);
+        kiln__backing_went_without(scene.weights);
     cr_expect_eq(given_up(&scene), sizeof b);
     expect_content(&scene);
     end(&scene);

@@ -111,7 +111,7 @@ static kiln_context *make_context(void)
     cr_assert(mkdtemp(folder) != NULL);
     setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 0);
     options.cache_dir = folder;
-    options.compile = KILN_COMPILE_BEHIND;
+    options.compile = KILN_COMPILE_BACKGROUND;
     options.host_memory = KILN_HOST_MEMORY_SEPARATE;
     if (kiln_context_create(&options, &context))
         cr_skip("no OpenCL device here");

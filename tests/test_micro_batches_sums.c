@@ -185,8 +185,8 @@ static void record_alike(struct model *model)
     kiln_tensor mean = kiln_mean(batch, hidden, 1, (int[]){0}, 1);
     kiln_tensor apart = kiln_sub(batch, hidden, mean);
     kiln_tensor spread = kiln_mean(batch, kiln_mul(batch, apart, apart), 1, (int[]){0}, 1);
-    kiln_tensor alike = kiln_div(batch, apart, kiln_sqrt(batch, spread));
-    kiln_tensor y = kiln_tanh(batch, kiln_mul(batch, alike, by));
+    kiln_tensor batch_invariant = kiln_div(batch, apart, kiln_sqrt(batch, spread));
+    kiln_tensor y = kiln_tanh(batch, kiln_mul(batch, batch_invariant, by));
     kiln_tensor out = kiln_matmul(batch, y, upload(model, WIDE, OUT, second));
     kiln_tensor t = kiln_upload(batch, KILN_I32, 1, (size_t[]){ROWS}, labels);
     kiln_tensor loss = kiln_cross_entropy(batch, out, t);

@@ -29,7 +29,7 @@ static kiln_batch *begin(void)
     gpu = *batch->device;
     gpu.type = KILN_DEVICE_GPU;
     batch->device = &gpu;
-    batch->takes_slopes = take_slopes;
+    batch->takes_attention_backward = take_attention_backward;
     return batch;
 }
 
@@ -37,7 +37,7 @@ static size_t count_slopes(const kiln_batch *batch)
 {
     size_t count = 0;
     for (size_t i = 0; i < batch->graph.nodes.count; i++)
-        count += batch->graph.nodes.items[i].kind == KILN__SLOPES;
+        count += batch->graph.nodes.items[i].kind == KILN__ATTENTION_BACKWARD;
     return count;
 }
 
@@ -199,11 +199,11 @@ Test(slopes, others_go_through_products)
 
 /* ---- second derivatives, by the reference ---- */
 
-static void expect_second(enum kiln__slopes_form form, int causal)
+static void expect_second(enum kiln__attention_backward_form form, int causal)
 {
     enum { M = 3, N = 4, D = 2, E = 3 };
     kiln_batch *b = kiln_batch_create(imagined_cpu());
-    const bool by_key = form == KILN__SLOPES_VALUES || form == KILN__SLOPES_KEYS;
+    const bool by_key = form == KILN__BACKWARD_VALUES || form == KILN__BACKWARD_KEYS;
     const size_t queries = by_key ? N : M;
     struct kiln__attention how = {.scale = 0.5, .causal = causal, .form = form};
     float data[5][N * 4];
@@ -219,10 +219,10 @@ static void expect_second(enum kiln__slopes_form form, int causal)
     kiln_tensor parts[] = {x[4], kiln_constant(b, KILN_F32, 0.5)};
     parts[1] = kiln_broadcast(b, parts[1], DIMS(queries, 2));
     kiln_tensor inputs[] = {x[0], x[1], x[2], x[3], kiln_concat(b, 2, parts, 1)};
-    const bool scales = form == KILN__SLOPES_SCALES;
-    kiln_tensor y = kiln__record_slopes(b, &how, 0, scales ? 2 : 5, inputs);
+    const bool scales = form == KILN__BACKWARD_LOG_SUM_EXP;
+    kiln_tensor y = kiln__record_attention_backward(b, &how, 0, scales ? 2 : 5, inputs);
     const kiln_tensor of_values[] = {x[0], x[1], x[3], x[4]};
-    if (form == KILN__SLOPES_VALUES)
+    if (form == KILN__BACKWARD_VALUES)
         expect_gradient(b, y, 4, of_values);
     else
         expect_gradient(b, y, scales ? 2 : 5, x);
@@ -231,9 +231,9 @@ static void expect_second(enum kiln__slopes_form form, int causal)
 Test(slopes, second_derivatives)
 {
     for (int causal = 0; causal < 2; causal++) {
-        expect_second(KILN__SLOPES_SCALES, causal);
-        expect_second(KILN__SLOPES_VALUES, causal);
-        expect_second(KILN__SLOPES_KEYS, causal);
-        expect_second(KILN__SLOPES_QUERIES, causal);
+        expect_second(KILN__BACKWARD_LOG_SUM_EXP, causal);
+        expect_second(KILN__BACKWARD_VALUES, causal);
+        expect_second(KILN__BACKWARD_KEYS, causal);
+        expect_second(KILN__BACKWARD_QUERIES, causal);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What kernels/attention_slopes*.cl have in common: what attention's gradient is made of. With
+ * What kernels/attention_backward*.cl have in common: what attention's gradient is made of. With
  *
  *     weight_ij = exp2(scale q_i.k_j - l_i)         of those keys j that query i sees
  *     slope_ij = weight_ij (s_i.v_j - t_i)

@@ -192,21 +192,21 @@ Test(kept, memory_of_who_could_not_wait_is_given_back)
     enum { BYTES = 100000 };
     struct scene scene = begin();
     struct kiln__pool *pool = scene.context->runtime.compute->pool;
-    struct kiln__kept_use use = {.buffers = {scene.weights}, .n_buffers = 1, .key = {1, 2}};
+    struct kiln__prepacked_use use = {.buffers = {scene.weights}, .n_buffers = 1, .key = {1, 2}};
     cl_mem own[2];
     cl_int code;
     cl_event ended = clCreateUserEvent(scene.context->runtime.context, &code);
     cr_assert_eq(code, CL_SUCCESS);
     for (int run = 0; run < 2; run++) {
         use.bytes = BYTES;
-        kiln__kept_take(&use, pool);
+        kiln__prepacked_take(&use, pool);
     }
-    cr_assert_eq(use.state, KILN__KEPT_NEW);
-    kiln__kept_offer(&use, ended);
-    kiln__kept_give(&use);
+    cr_assert_eq(use.state, KILN__PREPACKED_NEW);
+    kiln__prepacked_offer(&use, ended);
+    kiln__prepacked_give(&use);
     for (int run = 0; run < 2; run++) {
-        kiln__kept_take(&use, pool);
-        cr_expect_eq(use.state, KILN__KEPT_NOT);
+        kiln__prepacked_take(&use, pool);
+        cr_expect_eq(use.state, KILN__PREPACKED_NOT);
         expect_ok(kiln__pool_take(pool, BYTES, &own[run], NULL));
         kiln__pool_give(pool, own[run]);
     }
@@ -215,9 +215,9 @@ Test(kept, memory_of_who_could_not_wait_is_given_back)
     clSetUserEventStatus(ended, CL_COMPLETE);
     clReleaseEvent(ended);
     for (int run = 0; run < 2; run++) {
-        kiln__kept_take(&use, pool);
-        cr_expect_eq(use.state, KILN__KEPT_READY);
-        kiln__kept_give(&use);
+        kiln__prepacked_take(&use, pool);
+        cr_expect_eq(use.state, KILN__PREPACKED_READY);
+        kiln__prepacked_give(&use);
         cr_expect_eq(stats_of(scene.context).pool_bytes, held - kiln__pool_rounded(BYTES));
     }
     end(&scene);
@@ -229,27 +229,27 @@ Test(kept, memory_of_others_stays)
     enum { BYTES = 100000 };
     struct scene scene = begin();
     struct kiln__pool *pool = scene.context->runtime.compute->pool;
-    struct kiln__kept_use use = {
+    struct kiln__prepacked_use use = {
         .buffers = {scene.weights}, .n_buffers = 1, .key = {1, 2}, .bytes = BYTES};
     cl_mem own, others;
     cl_int code;
     cl_event ended = clCreateUserEvent(scene.context->runtime.context, &code);
     cr_assert_eq(code, CL_SUCCESS);
-    kiln__kept_take(&use, pool);
+    kiln__prepacked_take(&use, pool);
     expect_ok(kiln__pool_take(pool, BYTES, &own, NULL));
     expect_ok(kiln__pool_take(pool, BYTES, &others, NULL));
     kiln__pool_give(pool, own);
-    kiln__kept_take(&use, pool);
-    cr_assert_eq(use.state, KILN__KEPT_NEW);
+    kiln__prepacked_take(&use, pool);
+    cr_assert_eq(use.state, KILN__PREPACKED_NEW);
     kiln__pool_give(pool, others);
-    kiln__kept_offer(&use, ended);
-    kiln__kept_give(&use);
+    kiln__prepacked_offer(&use, ended);
+    kiln__prepacked_give(&use);
     clSetUserEventStatus(ended, CL_COMPLETE);
     clReleaseEvent(ended);
     uint64_t held = stats_of(scene.context).pool_bytes;
-    kiln__kept_take(&use, pool);
-    cr_expect_eq(use.state, KILN__KEPT_READY);
-    kiln__kept_give(&use);
+    kiln__prepacked_take(&use, pool);
+    cr_expect_eq(use.state, KILN__PREPACKED_READY);
+    kiln__prepacked_give(&use);
     cr_expect_eq(stats_of(scene.context).pool_bytes, held);
     end(&scene);
 }
@@ -403,7 +403,8 @@ Test(kept, a_value_and_what_is_put_over_it_are_two)
     kiln_tensor x = kiln_upload(batch, KILN_F32, 2, (size_t[]){M, K}, a);
     kiln_tensor w = kiln_exp(batch, kiln_import(batch, weights));
     kiln_tensor before = kiln_matmul(batch, x, w);
-    kiln_tensor over = kiln_place(batch, w, kiln_import(batch, part), (int64_t[]){2, 0}, NULL);
+    kiln_tensor over =
+        kiln_insert_slice(batch, w, kiln_import(batch, part), (int64_t[]){2, 0}, NULL);
     kiln_tensor after = kiln_matmul(batch, x, over);
     expect_ok(kiln_read(batch, before, last[0], sizeof last[0]));
     expect_ok(kiln_read(batch, after, last[1], sizeof last[1]));

@@ -60,7 +60,7 @@ static uint64_t run_whole(void)
 {
     kiln_context *context = open_limited(0);
     kiln_batch *batch = record(context, results[0], sums[0]);
-    expect_ok(kiln_batch_sum_alike(batch));
+    expect_ok(kiln_batch_set_batch_invariant(batch));
     uint64_t peak = cost_of(batch).peak_bytes;
     run_batch(batch);
     cr_expect_eq(stats_of(context).batches, 1u);
@@ -198,7 +198,7 @@ static uint64_t update_buffer(uint64_t limit, float *to)
     expect_ok(kiln_buffer_create(context, KILN_F32, 2, (size_t[]){ROWS, IN}, &state));
     expect_ok(kiln_buffer_write(state, 0, x, sizeof x));
     kiln_batch *batch = kiln_batch_create(context);
-    expect_ok(kiln_batch_sum_alike(batch));
+    expect_ok(kiln_batch_set_batch_invariant(batch));
     expect_ok(kiln_export(batch, record_update(batch, kiln_import(batch, state)), state));
     uint64_t peak = cost_of(batch).peak_bytes;
     for (int step = 0; step < 3; step++)
@@ -231,7 +231,7 @@ static kiln_batch *record_noise(kiln_context *context, float *to)
     kiln_tensor noise = kiln_random_normal(batch, 2, (size_t[]){ROWS, WIDE}, key);
     kiln_tensor row = kiln_cast(batch, kiln_iota(batch, 2, (size_t[]){ROWS, 1}, 0), KILN_F32);
     hidden = kiln_add(batch, kiln_mul(batch, hidden, noise), row);
-    expect_ok(kiln_batch_sum_alike(batch));
+    expect_ok(kiln_batch_set_batch_invariant(batch));
     expect_ok(kiln_read(batch, kiln_matmul(batch, hidden, upload(batch, WIDE, OUT, second)), to,
                         sizeof *results));
     return batch;
@@ -271,7 +271,7 @@ Test(parts, leave_room_for_what_is_kept)
         kiln_tensor hidden =
             kiln_matmul(batch, upload(batch, ROWS, IN, x), kiln_import(batch, weights));
         kiln_tensor sum = kiln_sum(batch, kiln_sort(batch, hidden, -1, 0), 1, (int[]){1}, 0);
-        expect_ok(kiln_batch_sum_alike(batch));
+        expect_ok(kiln_batch_set_batch_invariant(batch));
         expect_ok(kiln_read(batch, sum, sums_of_rows[limited], sizeof *sums_of_rows));
         run_batch(batch);
         limit = kiln__plan_peak(batch->lease.plan) - 1;
@@ -310,29 +310,30 @@ static void request_square(struct kiln__graph *graph)
 }
 
 /* Two rows of the eight. */
-static void cut_square(const struct kiln__graph *graph, struct kiln__cut *cut)
+static void cut_square(const struct kiln__graph *graph, struct kiln__micro_batch_graph *cut)
 {
-    struct kiln__division division;
-    cr_assert(kiln__division_make(graph, 8, false, &division));
+    struct kiln__partition division;
+    cr_assert(kiln__partition_make(graph, 8, false, &division));
     cr_expect_eq(division.phases, 1u);
-    cr_assert(kiln__cut_make(&division, &(struct kiln__cut_what){KILN__CUT_ROWS, 0, 2}, cut));
-    kiln__division_free(&division);
+    cr_assert(kiln__micro_batch_graph_make(
+        &division, &(struct kiln__micro_batch_what){KILN__MICRO_BATCH_ROWS, 0, 2}, cut));
+    kiln__partition_free(&division);
 }
 
 /* A value that is used by rows and as a whole is there twice. */
 Test(parts, have_twice_what_is_needed_both_ways)
 {
     struct kiln__graph graph = {0};
-    struct kiln__cut cut;
+    struct kiln__micro_batch_graph cut;
     char wrong[160];
     request_square(&graph);
-    cr_expect_eq(kiln__cut_rows(&graph), 8u);
+    cr_expect_eq(kiln__micro_batch_rows(&graph), 8u);
     cut_square(&graph, &cut);
     cr_expect_null(kiln__graph_verify(&cut.graph, wrong));
     cr_assert_eq(cut.inputs.count, 2u);
     cr_expect_neq(cut.inputs.items[0].rows, cut.inputs.items[1].rows);
     cr_expect_eq(cut.graph.nodes.items[cut.graph.requests.items[0].node].shape.dims[0], 2u);
-    kiln__cut_free(&cut);
+    kiln__micro_batch_graph_free(&cut);
     kiln__graph_free(&graph);
 }
 
@@ -373,13 +374,13 @@ Test(parts, name_who_made_the_first_infinity)
 Test(parts, know_what_their_nodes_stand_for)
 {
     struct kiln__graph graph = {0};
-    struct kiln__cut cut;
+    struct kiln__micro_batch_graph cut;
     request_square(&graph);
     cut_square(&graph, &cut);
     cr_assert_eq(cut.of.count, 3u);
     cr_expect_eq(cut.of.items[0], 0u);
     cr_expect_eq(cut.of.items[1], 0u);
     cr_expect_eq(cut.of.items[2], 1u);
-    kiln__cut_free(&cut);
+    kiln__micro_batch_graph_free(&cut);
     kiln__graph_free(&graph);
 }

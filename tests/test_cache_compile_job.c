@@ -13,13 +13,13 @@
 #include "support/missing.h"
 #include "util/environment.h"
 
-static const struct kiln__errand errands[] = {
+static const struct kiln__compile_job jobs[] = {
     {"-cl-std=CL1.2", "kernel void a() {}", "a", "1-1-1-goffs0-smallgrid"},
     {"", "", "", ""},
     {"-w", "kernel void b() {}", "b", "256-1-1-goffs0"},
 };
 
-enum { ERRANDS = sizeof errands / sizeof *errands };
+enum { ERRANDS = sizeof jobs / sizeof *jobs };
 
 static double seconds(void)
 {
@@ -30,30 +30,30 @@ static double seconds(void)
 
 static void write_all(struct kiln__text *text)
 {
-    const struct kiln__errand_head head = {"/a folder", 1234567890123, {"a\0key", 5}, true};
-    kiln__errand_write_head(&head, text);
+    const struct kiln__compile_job_head head = {"/a folder", 1234567890123, {"a\0key", 5}, true};
+    kiln__compile_job_write_head(&head, text);
     for (int i = 0; i < ERRANDS; i++)
-        kiln__errand_write(&errands[i], text);
+        kiln__compile_job_write(&jobs[i], text);
     cr_assert_not(text->failed);
 }
 
 /* How many errands can be read; -1: not even the head. */
 static int read_all(struct kiln__span rest)
 {
-    struct kiln__errand_head head;
-    struct kiln__errand errand;
+    struct kiln__compile_job_head head;
+    struct kiln__compile_job job;
     int count = 0;
-    if (!kiln__errand_read_head(&rest, &head))
+    if (!kiln__compile_job_read_head(&rest, &head))
         return -1;
     cr_expect_str_eq(head.folder, "/a folder");
     cr_expect(head.limit == 1234567890123 && head.hurry);
     cr_expect(head.shared.length == 5 && !memcmp(head.shared.bytes, "a\0key", 5));
-    for (; kiln__errand_read(&rest, &errand); count++) {
+    for (; kiln__compile_job_read(&rest, &job); count++) {
         cr_assert_lt(count, ERRANDS);
-        cr_expect_str_eq(errand.options, errands[count].options);
-        cr_expect_str_eq(errand.source, errands[count].source);
-        cr_expect_str_eq(errand.kernel, errands[count].kernel);
-        cr_expect_str_eq(errand.variants, errands[count].variants);
+        cr_expect_str_eq(job.options, jobs[count].options);
+        cr_expect_str_eq(job.source, jobs[count].source);
+        cr_expect_str_eq(job.kernel, jobs[count].kernel);
+        cr_expect_str_eq(job.variants, jobs[count].variants);
     }
     return count;
 }
@@ -86,13 +86,13 @@ Test(cache_errand, a_program_that_does_nothing_or_is_missing_answers_nothing)
     pid_t child;
     write_all(&text);
     setenv("KILN_STORE_PROGRAM", "/bin/true", 1);
-    int answers = kiln__errand_start(&text, &child);
+    int answers = kiln__compile_job_start(&text, &child);
     cr_assert_geq(answers, 0);
-    cr_expect(kiln__errand_let_go(child));
-    cr_expect_eq(kiln__errand_listen(answers, 5), 0);
+    cr_expect(kiln__compile_job_let_go(child));
+    cr_expect_eq(kiln__compile_job_listen(answers, 5), 0);
     close(answers);
     setenv("KILN_STORE_PROGRAM", missing_path("kiln-store"), 1);
-    cr_expect_eq(kiln__errand_start(&text, &child), -1);
+    cr_expect_eq(kiln__compile_job_start(&text, &child), -1);
     kiln__text_free(&text);
 }
 
@@ -103,12 +103,12 @@ Test(cache_errand, a_program_that_stalls_is_waited_for_a_second_and_killed)
     pid_t child;
     write_all(&text);
     fake_store_program("sleep 30");
-    int answers = kiln__errand_start(&text, &child);
+    int answers = kiln__compile_job_start(&text, &child);
     cr_assert_geq(answers, 0);
     double start = seconds();
-    cr_expect_not(kiln__errand_let_go(child));
+    cr_expect_not(kiln__compile_job_let_go(child));
     cr_expect_lt(seconds() - start, 10.0);
-    cr_expect_eq(kiln__errand_listen(answers, 10), 0);
+    cr_expect_eq(kiln__compile_job_listen(answers, 10), 0);
     cr_expect_lt(seconds() - start, 10.0, "somebody still holds its end of the socket");
     cr_expect_lt(waitpid(child, NULL, WNOHANG), 0);
     close(answers);
@@ -122,12 +122,12 @@ Test(cache_errand, one_that_is_silent_is_not_listened_to_for_ever)
     pid_t child;
     write_all(&text);
     fake_store_program("(printf r; sleep 30) &");
-    int answers = kiln__errand_start(&text, &child);
+    int answers = kiln__compile_job_start(&text, &child);
     cr_assert_geq(answers, 0);
-    cr_expect(kiln__errand_let_go(child));
-    cr_expect_eq(kiln__errand_listen(answers, 10), KILN__ERRAND_READY);
+    cr_expect(kiln__compile_job_let_go(child));
+    cr_expect_eq(kiln__compile_job_listen(answers, 10), KILN__JOB_READY);
     double start = seconds();
-    cr_expect_eq(kiln__errand_listen(answers, 1), 0);
+    cr_expect_eq(kiln__compile_job_listen(answers, 1), 0);
     cr_expect_lt(seconds() - start, 10.0);
     close(answers);
     fake_end();
@@ -151,9 +151,9 @@ Test(cache_errand, a_program_finds_the_drivers_that_this_one_found)
     cut_off("OCL_ICD_FILENAMES");
     setenv("KILN_LATE", "x:y", 1);
     write_all(&text);
-    int answers = kiln__errand_start(&text, &child);
+    int answers = kiln__compile_job_start(&text, &child);
     cr_assert_geq(answers, 0);
-    cr_expect(kiln__errand_let_go(child));
+    cr_expect(kiln__compile_job_let_go(child));
     FILE *answer = fdopen(answers, "r");
     cr_assert(answer && fgets(said, sizeof said, answer));
     cr_expect_str_eq(said, "a.so:b.so of x:y\n");

@@ -41,7 +41,7 @@ STRUCTURE(attention, kiln_attention(batch, CUBE(6, 100, 32), CUBE(6, 90, 32), CU
                                     (kiln_tensor){0}, NULL));
 STRUCTURE(order, kiln_argsort(batch, X(30, 50), 1, 0));
 
-static struct kiln__plan plan_by(kiln_context *context, structure *record, bool alike,
+static struct kiln__plan plan_by(kiln_context *context, structure *record, bool batch_invariant,
                                  const char *line)
 {
     struct kiln__tuning tuning = {0};
@@ -51,7 +51,7 @@ static struct kiln__plan plan_by(kiln_context *context, structure *record, bool 
     kiln_batch *batch = kiln_batch_create(context);
     cr_assert(!*line || kiln__tuning_add(device, line, strlen(line), &tuning), "%s", line);
     ask(batch, record(batch));
-    batch->graph.alike = alike;
+    batch->graph.batch_invariant = batch_invariant;
     cr_assert_eq(kiln__compile_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK, "%s: %s",
                  line, kiln_last_error());
     kiln__tuning_free(&tuning);
@@ -104,19 +104,21 @@ static void describe(const struct kiln__plan *plan, char text[2000])
         at += (size_t)snprintf(text + at, 2000 - at, "%s %s %zux%zux%zu of %zu,", launch->kernel,
                                launch->options, launch->global[0], launch->global[1],
                                launch->global[2], launch->local[0]);
-        const unsigned char *form = (const unsigned char *)&launch->form;
-        for (size_t k = 0; k < sizeof launch->form; k++)
-            at += (size_t)snprintf(text + at, 2000 - at, form[k] ? "%zu:%u " : "", k, form[k]);
+        const unsigned char *variant = (const unsigned char *)&launch->variant;
+        for (size_t k = 0; k < sizeof launch->variant; k++)
+            at +=
+                (size_t)snprintf(text + at, 2000 - at, variant[k] ? "%zu:%u " : "", k, variant[k]);
     }
 }
 
-static bool changes(kiln_context *context, structure *record, bool alike, const char *line)
+static bool changes(kiln_context *context, structure *record, bool batch_invariant,
+                    const char *line)
 {
     char usual[2000], tuned[2000];
-    struct kiln__plan plan = plan_by(context, record, alike, "");
+    struct kiln__plan plan = plan_by(context, record, batch_invariant, "");
     describe(&plan, usual);
     kiln__plan_free(&plan);
-    plan = plan_by(context, record, alike, line);
+    plan = plan_by(context, record, batch_invariant, line);
     describe(&plan, tuned);
     cr_expect(!strstr(line, "unknown"));
     bool same = plan.options.device == &context->runtime.device;
@@ -130,9 +132,10 @@ static void expect_changes(kiln_context *context, structure *record, const char 
     cr_expect(changes(context, record, false, line), "%s", line);
 }
 
-static void expect_none(kiln_context *context, structure *record, bool alike, const char *line)
+static void expect_none(kiln_context *context, structure *record, bool batch_invariant,
+                        const char *line)
 {
-    cr_expect_not(changes(context, record, alike, line), "%s", line);
+    cr_expect_not(changes(context, record, batch_invariant, line), "%s", line);
 }
 
 Test(works, have_values_of_their_own_on_a_cpu)
