@@ -709,7 +709,7 @@ def gru(x: _tensor.Array, w: _tensor.Array, r: _tensor.Array, bias: Optional[_te
         linear_before_reset: bool = True) -> tuple:
     """(all states, the last ones) of a gated recurrent unit, as kiln.rnn() has them; w [D,3H,I],
     r [D,3H,H], bias [D,6H]. `gates` is the order of their rows: "pytorch" or "onnx"."""
-    made = _recurrent('gru', 'insert_slice', {'x': x, 'w': w, 'r': r, 'bias': bias, 'h': h, 'lengths': lengths},
+    made = _recurrent('gru', {'x': x, 'w': w, 'r': r, 'bias': bias, 'h': h, 'lengths': lengths},
                       {'direction': direction, 'gates': gates, 'clip': clip,
                        'linear_before_reset': bool(linear_before_reset)}, 1)
     return tuple(made)
