@@ -109,7 +109,7 @@ def storable(array: np.ndarray, kind: Optional[DType] = None) -> np.ndarray:
     if dtype not in _BY_NUMPY and not (kind and dtype == kind.raw):
         if dtype not in _NEXT:
             raise TypeError(f'kiln has no type for elements of {dtype}')
-        if dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+        if dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
             raise OverflowError('an element of the uint64 array is beyond int64')
         array = array.astype(_NEXT[dtype])
     return np.ascontiguousarray(array).reshape(array.shape)
