@@ -194,7 +194,7 @@ Test(verify_fusion, knows_each_kind_of_group)
 
 Test(verify_fusion, knows_what_is_put_over_what)
 {
-    EXPECT_BROKEN(10, "node %27 (place): its base is neither copied nor taken over",
+    EXPECT_BROKEN(10, "node %27 (insert_slice): its base is neither copied nor taken over",
                   for (size_t i = 0; i < fusion.graph.nodes.count; i++) fusion.donated_to[i] =
                       KILN__NO_DONATION);
     EXPECT_BROKEN(12, "node %28 (scatter_add): nothing below what is put over it",
