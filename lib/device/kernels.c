@@ -21,7 +21,7 @@ enum {
 
 static const struct kiln__kernel_row rows[] = {
 #define KERNEL(kind, module, name, file, traits, purpose)                                          \
-    {KILN__KERNEL_##kind, #name, file, traits, purpose},
+    {KILN__KERNEL_##kind, traits, #name, file, purpose},
 #include "device/kernels.def"
 };
 enum { ROWS = sizeof rows / sizeof *rows };

@@ -35,8 +35,8 @@ enum kiln__kernel_trait {
 
 struct kiln__kernel_row {
     enum kiln__kernel_family kind;
-    const char *name, *file; /* file: of kernels/; empty: none */
     unsigned traits;
+    const char *name, *file; /* file: of kernels/; empty: none */
     const char *purpose;
 };
 

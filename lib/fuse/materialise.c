@@ -124,13 +124,13 @@ static bool follows_rows(const struct kiln__fuser *fuser, uint32_t visited, uint
                              &kiln__fuse_node(fuser, visited)->shape);
 }
 
-/* Whether an operand is one for each row of those that a reduction of `index` goes over, and one
+/* Whether an operand is one for each row of those that a reduction of `visited` goes over, and one
  * kernel is sure to go over them: it is computed once per row there. */
-static bool is_of_row(const struct kiln__fuser *fuser, uint32_t index, uint32_t operand)
+static bool is_of_row(const struct kiln__fuser *fuser, uint32_t visited, uint32_t operand)
 {
-    const struct kiln__shape *shape = &kiln__fuse_node(fuser, index)->shape;
+    const struct kiln__shape *shape = &kiln__fuse_node(fuser, visited)->shape;
     const struct kiln__shape *own = &kiln__fuse_node(fuser, operand)->shape;
-    const uint64_t axes = fuser->sizes[index].axes;
+    const uint64_t axes = fuser->sizes[visited].axes;
     const uint32_t kept = shape->rank - (uint32_t)__builtin_popcountll(axes);
     size_t length = 1;
     if (!axes || axes >> kept << kept != axes)
@@ -142,7 +142,7 @@ static bool is_of_row(const struct kiln__fuser *fuser, uint32_t index, uint32_t 
         length *= shape->dims[d];
     }
     return length >= KILN__SHORTEST_MAPPED_ROW && length <= KILN__LONGEST_MAPPED_ROW &&
-           !follows_rows(fuser, index, operand);
+           !follows_rows(fuser, visited, operand);
 }
 
 /* Steps, loads and cost of computing a pointwise node in registers. What only has a row's own value

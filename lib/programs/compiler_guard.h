@@ -23,8 +23,8 @@ void kiln__compiler_guard_exit(void);
 bool kiln__compiler_enter(void);
 void kiln__compiler_leave(void);
 
-/* Between the two: the driver compiles for `launch`, a command in `queue`, before it runs. */
-void kiln__compiler_launched(cl_command_queue queue, cl_event launch);
+/* Between the two: before a launch in `queue`, whose end is `event`, the driver compiles for it. */
+void kiln__compiler_launched(cl_command_queue queue, cl_event event);
 
 /* The queue has ended. */
 void kiln__compiler_forget(cl_command_queue queue);
