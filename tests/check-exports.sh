@@ -20,7 +20,7 @@ for header in "${srcdir:-.}"/include/kiln/*.h include/kiln/*.h; do
     */onnx.h) [ ! -f "${library%.so}-onnx.so" ] || cat "$header" ;;
     *) [ ! -f "$header" ] || cat "$header" ;;
   esac
-done | awk -f "${srcdir:-.}/tests/declared.awk" | sort -u >"$folder/declared"
+done | awk -f "$(dirname "$0")/declared.awk" | sort -u >"$folder/declared"
 
 status=0
 complain() {
