@@ -160,7 +160,7 @@ double kiln__value_of_whole(kiln_type type, int64_t whole)
 
 struct kiln__value_text kiln__value_text(kiln_type type, double value)
 {
-    struct kiln__value_text text;
+    struct kiln__value_text text = {0};
     if (type == KILN_I64)
         snprintf(text.text, sizeof text.text, "%" PRId64, kiln__value_whole(type, value));
     else

@@ -55,7 +55,7 @@ void kiln__text_add(struct kiln__text *text, const char *format, ...)
 
 struct kiln__phrase kiln__phrase(const char *format, ...)
 {
-    struct kiln__phrase phrase;
+    struct kiln__phrase phrase = {0};
     va_list arguments;
     va_start(arguments, format);
     int length = kiln__vformat(phrase.text, sizeof phrase.text, format, arguments);
