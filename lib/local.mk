@@ -2,6 +2,8 @@
 # ---- the library, a list per stage in the order in which data flows ----
 
 util_sources = \
+	lib/util/clock.c \
+	lib/util/clock.h \
 	lib/util/environment.c \
 	lib/util/environment.h \
 	lib/util/error.c \

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "programs/device_note.h"
+#include "util/clock.h"
 #include "util/format.h"
 #include "util/log.h"
 
@@ -70,7 +71,6 @@ enum kiln__probe_outcome kiln__crash_probe(struct kiln__programs *programs,
                                            const struct kiln__crash_probe *probe,
                                            kiln__probe_function trier, void *user)
 {
-    const struct timespec nap = {.tv_nsec = 20000000};
     const double begin = crash_probe_now();
     char note[KILN__PROBE_WHY + sizeof WRONG];
     while (kiln__device_note_get(programs, probe->subject, note, sizeof note)) {
@@ -86,7 +86,7 @@ enum kiln__probe_outcome kiln__crash_probe(struct kiln__programs *programs,
             return condemn(programs, probe, "a process ended while it tried");
         if (crash_probe_now() - begin > probe->patience)
             return KILN__PROBE_BUSY;
-        nanosleep(&nap, NULL);
+        kiln__sleep(20 * KILN__MS);
     }
     return trier ? crash_probe_try(programs, probe, trier, user) : KILN__PROBE_BUSY;
 }

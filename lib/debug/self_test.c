@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <kiln/attention.h>
 #include <kiln/buffer.h>
@@ -23,6 +22,7 @@
 #include "record/record_attention_backward.h"
 #include "reference/reference_attention.h"
 #include "session/context.h"
+#include "util/clock.h"
 #include "util/hash.h"
 #include "util/kernel_texts.h"
 
@@ -331,20 +331,16 @@ static kiln_status self_test_record(struct test *test)
 /* NOT_READY: it has not ended and is not waited for any longer. */
 static kiln_status self_test_run(const struct test *test)
 {
-    const struct timespec nap = {.tv_nsec = 1000000};
     kiln_event *event;
-    struct timespec start, now;
-    clock_gettime(CLOCK_MONOTONIC, &start);
-    now = start;
+    const int64_t until = kiln__now() + LONG * 1000 * KILN__MS;
     kiln_status status = kiln_batch_submit(test->batch, &event);
     if (status)
         return status;
     do {
         status = kiln_event_poll(event);
         if (status == KILN_NOT_READY)
-            nanosleep(&nap, NULL);
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    } while (status == KILN_NOT_READY && now.tv_sec - start.tv_sec < LONG);
+            kiln__sleep(KILN__MS);
+    } while (status == KILN_NOT_READY && kiln__now() < until);
     if (status != KILN_NOT_READY)
         kiln_event_release(event);
     return status;

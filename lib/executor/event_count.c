@@ -3,7 +3,7 @@
  * */
 #include "executor/event_count.h"
 
-#include "executor/executor.h"
+#include "util/clock.h"
 
 #ifdef __linux__
 

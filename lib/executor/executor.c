@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <kiln/context.h>
 
@@ -13,34 +12,6 @@
 #include "util/structure.h"
 
 static const char create_call[] = "kiln_executor_create";
-
-/* ---- time ---- */
-
-int64_t kiln__now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-bool kiln__cond_create(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-    if (pthread_condattr_init(&attributes))
-        return false;
-    bool done = !pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) &&
-                !pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-    return done;
-}
-
-int kiln__cond_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until)
-{
-    if (until == KILN__NEVER)
-        return pthread_cond_wait(condition, lock);
-    struct timespec time = {.tv_sec = (time_t)(until / 1000000000), .tv_nsec = until % 1000000000};
-    return pthread_cond_timedwait(condition, lock, &time);
-}
 
 /* ---- waking ---- */
 

@@ -24,6 +24,7 @@
 #include "executor/inbox.h"
 #include "executor/model.h"
 #include "executor/request_queue.h"
+#include "util/clock.h"
 
 #define KILN__WORKERS 2 /* of a context */
 #define KILN__SHELVES 8
@@ -127,11 +128,6 @@ bool kiln__executor_is_here(const kiln_executor *executor);
 /* A holder leaves; references are given back: the executor may be gone then. */
 void kiln__executor_leave(kiln_executor *executor);
 void kiln__executor_drop(kiln_executor *executor, size_t references);
-
-/* Nanoseconds of the monotonic clock, and as pthread_cond_timedwait() takes them. */
-int64_t kiln__now(void);
-bool kiln__cond_create(pthread_cond_t *condition);
-int kiln__cond_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until);
 
 /* Whether this thread is a worker, which must wait for nothing that a worker does. */
 bool kiln__in_worker(void);

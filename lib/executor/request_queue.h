@@ -9,7 +9,6 @@
 #include "executor/model.h"
 
 #define KILN__PRIORITIES 3
-#define KILN__NEVER INT64_MAX
 
 struct kiln__list {
     kiln_future *first, *last;

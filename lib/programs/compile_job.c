@@ -17,9 +17,9 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "util/clock.h"
 #include "util/environment.h"
 #include "util/log.h"
 
@@ -189,25 +189,17 @@ int kiln__compile_job_start(const struct kiln__text *jobs, pid_t *child)
 
 /* ---- letting go ---- */
 
-static int64_t now_ms(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * INT64_C(1000) + time.tv_nsec / 1000000;
-}
-
 /* Whether it ends within LONGEST_START_MS. A program that waits for all its children may have taken
  * the end along: that is no error. */
 static bool has_ended(pid_t child)
 {
-    const struct timespec nap = {.tv_nsec = 1000000};
-    const int64_t until = now_ms() + LONGEST_START_MS;
+    const int64_t until = kiln__now() + LONGEST_START_MS * KILN__MS;
     int status;
     pid_t found;
     while (!(found = waitpid(child, &status, WNOHANG)) || (found < 0 && errno == EINTR)) {
-        if (now_ms() >= until)
+        if (kiln__now() >= until)
             return false;
-        nanosleep(&nap, NULL);
+        kiln__sleep(KILN__MS);
     }
     return true;
 }

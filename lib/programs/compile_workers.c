@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "programs/compile_job.h"
 #include "programs/program_state.h"
 #include "programs/store_thread.h"
+#include "util/clock.h"
 
 /* One process, and what it is given. */
 struct party {
@@ -124,13 +124,6 @@ static void assign(struct kiln__programs *programs, struct kiln__compile_jobs *j
     kiln__compile_job_write(&job, &party->jobs);
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * INT64_C(1000) + time.tv_nsec / 1000000;
-}
-
 /* False: there is no use in starting another one. */
 static bool start_party(const struct party *party, struct kiln__compile_worker *started)
 {
@@ -140,7 +133,8 @@ static bool start_party(const struct party *party, struct kiln__compile_worker *
         close(answers);
         answers = -1;
     }
-    *started = (struct kiln__compile_worker){.answers = answers, .heard_ms = now_ms()};
+    *started =
+        (struct kiln__compile_worker){.answers = answers, .heard_ms = kiln__now() / KILN__MS};
     return answers >= 0;
 }
 
@@ -167,7 +161,7 @@ void kiln__compile_workers_start(struct kiln__programs *programs, struct kiln__c
 static int patience_ms(const struct kiln__compile_worker *party)
 {
     int64_t longest = (party->ready ? KILN__JOB_SILENCE : KILN__JOB_SOON) * INT64_C(1000);
-    int64_t left = party->heard_ms + longest - now_ms();
+    int64_t left = party->heard_ms + longest - kiln__now() / KILN__MS;
     return left > 0 ? (int)left : 0;
 }
 
@@ -192,7 +186,7 @@ static bool listen_to(struct kiln__compile_workers *workers, struct kiln__compil
             continue;
         take_answers(workers, heard, got);
         party->ready = true;
-        party->heard_ms = now_ms();
+        party->heard_ms = kiln__now() / KILN__MS;
     }
     return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && patience_ms(party);
 }

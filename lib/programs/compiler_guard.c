@@ -10,15 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "util/clock.h"
 #include "util/vector.h"
 
-#define MS INT64_C(1000000)
-#define LONGEST_STILL_NS (1000 * MS)    /* while nothing is compiled and nothing changes */
-#define LONGEST_COMPILE_NS (10000 * MS) /* of one kernel, on a machine without time */
-#define LONGEST_DOUBT_NS (200 * MS)     /* until a main thread that ends alone has gone */
+#define LONGEST_STILL_NS (1000 * KILN__MS)    /* while nothing is compiled and nothing changes */
+#define LONGEST_COMPILE_NS (10000 * KILN__MS) /* of one kernel, on a machine without time */
+#define LONGEST_DOUBT_NS (200 * KILN__MS)     /* until a main thread that ends alone has gone */
 
 /* A command whose kernel the driver may have to compile. */
 struct launch {
@@ -31,18 +30,6 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned inside; /* threads that compile */
 static KILN__VECTOR(struct launch) launches;
 static pid_t ending; /* the process that ends; a child of fork has a number of its own */
-
-static int64_t compiler_guard_now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
-}
-
-static void nap(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = MS}, NULL);
-}
 
 static bool is_main_thread(void)
 {
@@ -118,17 +105,16 @@ static struct work compiler_guard_look(void)
 /* A launch that waits for a command that takes long, or never ends, is not compiled yet. */
 static void await_compiler(void)
 {
-    int64_t changed = compiler_guard_now();
+    int64_t changed = kiln__now();
     size_t before = 0;
     struct work work;
     while ((work = compiler_guard_look()).left) {
         if (work.left != before)
-            changed = compiler_guard_now();
+            changed = kiln__now();
         before = work.left;
-        if (compiler_guard_now() - changed >
-            (work.compiles ? LONGEST_COMPILE_NS : LONGEST_STILL_NS))
+        if (kiln__now() - changed > (work.compiles ? LONGEST_COMPILE_NS : LONGEST_STILL_NS))
             return;
-        nap();
+        kiln__sleep(KILN__MS);
     }
 }
 
@@ -193,12 +179,12 @@ bool kiln__compiler_enter(void)
 {
     int64_t until = 0;
     while (!compiler_guard_enter()) {
-        until = until ? until : compiler_guard_now() + LONGEST_DOUBT_NS;
+        until = until ? until : kiln__now() + LONGEST_DOUBT_NS;
         if (main_thread_has_gone())
             go_on();
-        else if (compiler_guard_now() > until)
+        else if (kiln__now() > until)
             return false;
-        nap();
+        kiln__sleep(KILN__MS);
     }
     return true;
 }

@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "programs/build.h"
 #include "programs/program_state.h"
 #include "programs/store_entry.h"
 #include "programs/store_thread.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 void kiln__program_free(struct kiln__program *program)
@@ -162,13 +162,6 @@ static bool load(struct kiln__program *program, const char *options)
     return false;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
-
 /* It is fetched on the thread that compiled, and written on another one. */
 static void store_complete(struct kiln__program *program)
 {
@@ -220,11 +213,11 @@ static kiln_status compile(struct kiln__program *program, const char *options,
                            const struct kiln__program_request *request)
 {
     struct kiln__programs *programs = program->owner;
-    uint64_t start = now_ns();
+    int64_t start = kiln__now();
     kiln_status status =
         kiln__build_source(programs->context, &programs->device, request->source, options,
                            request->kernel, &program->cl, &program->error);
-    uint64_t took = now_ns() - start;
+    uint64_t took = (uint64_t)(kiln__now() - start);
     kiln__store_thread_guard_exit(KILN__GUARD_COMPILED);
     atomic_fetch_add(&programs->compile_ns, took);
     if (status) {

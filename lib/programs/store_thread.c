@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "programs/compile_job.h"
 #include "programs/fetch_interlock.h"
 #include "programs/store_entry.h"
+#include "util/clock.h"
 #include "util/environment.h"
 #include "util/log.h"
 
@@ -54,18 +54,10 @@ static pthread_mutex_t all_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct kiln__store_thread *all;
 static pid_t process;
 
-static int64_t store_thread_now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
-}
-
 /* The mutex is held. False: it is `until`. */
 static bool wait_until(struct kiln__store_thread *storing, int64_t until)
 {
-    const struct timespec end = {until / INT64_C(1000000000), until % INT64_C(1000000000)};
-    return pthread_cond_timedwait(&storing->changed, &storing->mutex, &end) != ETIMEDOUT;
+    return kiln__cond_wait_until(&storing->changed, &storing->mutex, until) != ETIMEDOUT;
 }
 
 static bool is_late(const struct kiln__store_thread *storing)
@@ -294,7 +286,7 @@ static int64_t gathered_at(const struct kiln__store_thread *storing)
 /* More may come right away, as from a batch that runs for the first time. The mutex is held. */
 static void store_thread_gather(struct kiln__store_thread *storing)
 {
-    while (!storing->hurries && !storing->ending && store_thread_now() < gathered_at(storing))
+    while (!storing->hurries && !storing->ending && kiln__now() < gathered_at(storing))
         wait_until(storing, gathered_at(storing));
 }
 
@@ -382,14 +374,14 @@ static void store_thread_join(struct kiln__store_thread *storing)
 static void end_late(struct kiln__store_thread *storing)
 {
     bool forever = waits_for_all();
-    int64_t until = store_thread_now() + LONGEST_END_NS;
+    int64_t until = kiln__now() + LONGEST_END_NS;
     pthread_mutex_lock(&storing->mutex);
     storing->ending = true;
     storing->hurries += forever;
     storing->giving_up = is_late(storing) && !forever;
     pthread_cond_broadcast(&storing->changed);
-    while (!is_done(storing, forever) && (forever || store_thread_now() < until))
-        wait_until(storing, forever ? store_thread_now() + LONGEST_END_NS : until);
+    while (!is_done(storing, forever) && (forever || kiln__now() < until))
+        wait_until(storing, forever ? kiln__now() + LONGEST_END_NS : until);
     store_thread_stop(storing);
     bool ended = storing->ended;
     pthread_mutex_unlock(&storing->mutex);
@@ -418,14 +410,14 @@ void kiln__store_thread_guard_exit(enum kiln__store_thread_guard after)
 static void store_thread_end(struct kiln__store_thread *storing)
 {
     bool forever = waits_for_all();
-    int64_t until = store_thread_now() + LONGEST_END_NS;
+    int64_t until = kiln__now() + LONGEST_END_NS;
     if (forever)
         kiln__store_thread_sync(storing);
     pthread_mutex_lock(&storing->mutex);
     storing->ending = true;
     storing->hurries++;
     pthread_cond_broadcast(&storing->changed);
-    while (storing->started && !storing->ended && store_thread_now() < until)
+    while (storing->started && !storing->ended && kiln__now() < until)
         wait_until(storing, until);
     store_thread_stop(storing);
     pthread_mutex_unlock(&storing->mutex);
@@ -437,12 +429,7 @@ static void store_thread_end(struct kiln__store_thread *storing)
 
 static bool init_locks(struct kiln__store_thread *storing)
 {
-    pthread_condattr_t clock;
-    if (pthread_condattr_init(&clock))
-        return false;
-    bool made = !pthread_condattr_setclock(&clock, CLOCK_MONOTONIC) &&
-                !pthread_cond_init(&storing->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    bool made = kiln__cond_create(&storing->changed);
     if (made && pthread_mutex_init(&storing->mutex, NULL)) {
         pthread_cond_destroy(&storing->changed);
         made = false;
@@ -507,7 +494,7 @@ bool kiln__store_thread_add(struct kiln__store_thread *storing, struct kiln__pro
     pthread_mutex_lock(&storing->mutex);
     bool runs = !storing->ending && (storing->started || start_thread(storing));
     if (runs) {
-        storing->last_added = store_thread_now();
+        storing->last_added = kiln__now();
         if (!storing->waiting.first)
             storing->first_added = storing->last_added;
         store_thread_append(&storing->waiting, program, program);

@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "store/folder.h"
 #include "store/location.h"
+#include "util/clock.h"
 #include "util/environment.h"
 #include "util/log.h"
 #include "util/open_file.h"
@@ -189,13 +189,6 @@ void kiln__store_unload(struct kiln__loaded *loaded)
     *loaded = (struct kiln__loaded){0};
 }
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* Who gains the lock looks once more: the one who had it may have put the entry. */
 static enum kiln__store_answer look_locked(struct kiln__disk_store *store,
                                            const struct kiln__key *key, struct kiln__loaded *loaded,
@@ -212,7 +205,7 @@ enum kiln__store_answer kiln__store_get_or_lock(struct kiln__disk_store *store,
                                                 struct kiln__loaded *loaded,
                                                 struct kiln__lock *lock)
 {
-    uint64_t start = now_ms();
+    const int64_t until = kiln__now() + wait_ms * KILN__MS;
     *lock = (struct kiln__lock)KILN__LOCK_NONE;
     for (;;) {
         if (kiln__store_get(store, key, loaded))
@@ -221,9 +214,9 @@ enum kiln__store_answer kiln__store_get_or_lock(struct kiln__disk_store *store,
             store->writes ? kiln__lock_try(store->folder, key->name, lock) : KILN__LOCK_IMPOSSIBLE;
         if (state == KILN__LOCK_TAKEN)
             return look_locked(store, key, loaded, lock);
-        if (state == KILN__LOCK_IMPOSSIBLE || now_ms() - start >= wait_ms)
+        if (state == KILN__LOCK_IMPOSSIBLE || kiln__now() >= until)
             return KILN__STORE_UNLOCKED;
-        nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+        kiln__sleep(POLL_NS);
     }
 }
 

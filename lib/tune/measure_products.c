@@ -11,7 +11,6 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <kiln/buffer.h>
 #include <kiln/operations.h>
@@ -19,6 +18,7 @@
 
 #include "ops/ops.h"
 #include "session/context.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 /* Weights grow from the smallest side until the products with few rows take `ENOUGH` seconds in
@@ -194,11 +194,9 @@ static kiln_status make_products(kiln_context *context, const struct form *form,
 
 static kiln_status time_products(const struct products *products, double *seconds)
 {
-    struct timespec start, end;
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    const int64_t start = kiln__now();
     kiln_status status = kiln_batch_execute(products->batch);
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    *seconds = (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
+    *seconds = 1e-9 * (double)(kiln__now() - start);
     return status;
 }
 

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The monotonic clock, and conditions that wait by it. */
+#include "util/clock.h"
+
+#include <time.h>
+
+#define SECOND INT64_C(1000000000)
+
+static struct timespec timespec_of(int64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND)};
+}
+
+int64_t kiln__now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * SECOND + now.tv_nsec;
+}
+
+void kiln__sleep(int64_t ns)
+{
+    const struct timespec time = timespec_of(ns);
+    nanosleep(&time, NULL);
+}
+
+bool kiln__cond_create(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    if (pthread_condattr_init(&attributes))
+        return false;
+    bool done = !pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) &&
+                !pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return done;
+}
+
+int kiln__cond_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until)
+{
+    if (until == KILN__NEVER)
+        return pthread_cond_wait(condition, lock);
+    const struct timespec time = timespec_of(until);
+    return pthread_cond_timedwait(condition, lock, &time);
+}
