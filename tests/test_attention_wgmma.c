@@ -348,7 +348,7 @@ static bool doubts_pairs(struct kiln__self_tester *self_tester,
                          const struct kiln__self_test *self_test)
 {
     (void)self_tester;
-    switch (self_test->kernel->kind) {
+    switch (self_test->kernel->family) {
     case KILN__KERNEL_ATTENTION: return !self_test->form;
     case KILN__KERNEL_ATTENTION_GRADIENT: return self_test->form < KILN__BACKWARD_BOTH;
     default: return true;

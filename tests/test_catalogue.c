@@ -16,7 +16,7 @@ Test(catalogue, rows_have_names_and_texts)
 {
     const struct kiln__kernel_row *kernel;
     for (size_t i = 0; (kernel = kiln__kernel(i)); i++) {
-        cr_expect_eq(kiln__kernel_named(kernel->kind, kernel->name), kernel, "%s", kernel->name);
+        cr_expect_eq(kiln__kernel_named(kernel->family, kernel->name), kernel, "%s", kernel->name);
         cr_expect(!*kernel->file || kiln__kernel_text(kernel->file), "%s", kernel->file);
         cr_expect_eq(kiln__kernel_number(kernel), i);
     }
@@ -37,10 +37,10 @@ Test(catalogue, rows_stand_in_the_manual)
     fclose(file);
     const struct kiln__kernel_row *kernel;
     for (size_t i = 0; (kernel = kiln__kernel(i)); i++) {
-        const char *of = strchr(kiln__kernel_family_name(kernel->kind), ' ') + 1;
+        const char *of = strchr(kiln__kernel_family_name(kernel->family), ' ') + 1;
         snprintf(number, sizeof number, " (%zu)", i + 1);
         snprintf(line, sizeof line, "| %s | `%s`%s | %s%s%s | %s |", of, kernel->name,
-                 kernel->kind == KILN__KERNEL_PRODUCT ? number : "", *kernel->file ? "`" : "",
+                 kernel->family == KILN__KERNEL_PRODUCT ? number : "", *kernel->file ? "`" : "",
                  kernel->file, *kernel->file ? ".cl`" : "", kernel->purpose);
         cr_expect(strstr(manual, line), "doc/kernels.md lacks \"%s\"", line);
     }

@@ -85,7 +85,7 @@ struct shapes {
 
 static bool is_attention(const struct kiln__self_test *self_test)
 {
-    return self_test->kernel->kind != KILN__KERNEL_PRODUCT;
+    return self_test->kernel->family != KILN__KERNEL_PRODUCT;
 }
 
 /* A product of floats on tensor cores, which takes them in tf32. */
@@ -96,7 +96,7 @@ static bool is_of_floats(const struct kiln__self_test *self_test)
 
 static bool is_backward(const struct kiln__self_test *self_test)
 {
-    return self_test->kernel->kind == KILN__KERNEL_ATTENTION_GRADIENT;
+    return self_test->kernel->family == KILN__KERNEL_ATTENTION_GRADIENT;
 }
 
 /* Of a product; where tiles are handed over, a core has three. */

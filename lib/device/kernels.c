@@ -20,8 +20,8 @@ enum {
 };
 
 static const struct kiln__kernel_row rows[] = {
-#define KERNEL(kind, module, name, file, traits, purpose)                                          \
-    {KILN__KERNEL_##kind, traits, #name, file, purpose},
+#define KERNEL(family, module, name, file, traits, purpose)                                        \
+    {KILN__KERNEL_##family, traits, #name, file, purpose},
 #include "device/kernels.def"
 };
 enum { ROWS = sizeof rows / sizeof *rows };
@@ -36,27 +36,27 @@ size_t kiln__kernel_number(const struct kiln__kernel_row *kernel)
     return (size_t)(kernel - rows);
 }
 
-const struct kiln__kernel_row *kiln__kernel_of(enum kiln__kernel_family kind, size_t number)
+const struct kiln__kernel_row *kiln__kernel_of(enum kiln__kernel_family family, size_t number)
 {
     for (size_t i = 0; i < ROWS; i++)
-        if (rows[i].kind == kind && number-- == 0)
+        if (rows[i].family == family && number-- == 0)
             return &rows[i];
     return NULL;
 }
 
-const struct kiln__kernel_row *kiln__kernel_named(enum kiln__kernel_family kind, const char *name)
+const struct kiln__kernel_row *kiln__kernel_named(enum kiln__kernel_family family, const char *name)
 {
     for (size_t i = 0; i < ROWS; i++)
-        if (rows[i].kind == kind && !strcmp(rows[i].name, name))
+        if (rows[i].family == family && !strcmp(rows[i].name, name))
             return &rows[i];
     return NULL;
 }
 
-const char *kiln__kernel_family_name(enum kiln__kernel_family kind)
+const char *kiln__kernel_family_name(enum kiln__kernel_family family)
 {
     static const char *const names[] = {"a product", "an attention", "an attention's gradient"};
-    _Static_assert(sizeof names / sizeof *names == KILN__KERNEL_KINDS, "a name per kind");
-    return names[kind];
+    _Static_assert(sizeof names / sizeof *names == KILN__KERNEL_FAMILIES, "a name per family");
+    return names[family];
 }
 
 bool kiln__kernel_is_for(const struct kiln__kernel_row *kernel, const struct kiln__device *device)

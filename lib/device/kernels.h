@@ -10,31 +10,35 @@ enum kiln__kernel_family {
     KILN__KERNEL_PRODUCT,
     KILN__KERNEL_ATTENTION,
     KILN__KERNEL_ATTENTION_GRADIENT,
-    KILN__KERNEL_KINDS
+    KILN__KERNEL_FAMILIES
 };
 
 enum kiln__kernel_trait {
-    /* Of the device: */
+    /* Of the device: chunked, or not; instructions since NVIDIA's Ampere, or of Hopper alone. */
     KILN__KERNEL_CHUNKED = 1,
-    KILN__KERNEL_GROUPED = 2, /* not chunked */
-    KILN__KERNEL_AMPERE = 4,  /* instructions of NVIDIA's, of this level or a later one, */
-    KILN__KERNEL_HOPPER = 8,  /* or of this one alone */
-    KILN__KERNEL_PROVED = 16, /* used where a self-test has found it right (debug/self_test.h) */
-    /* What it can do: */
-    KILN__KERNEL_STEPS = 32, /* the group's steps before a product and after it */
-    KILN__KERNEL_NO_WORKSPACE =
-        64,                    /* needs no f32 workspace when the epilogue writes every result */
-    KILN__KERNEL_IM2COL = 128, /* implicit im2col: loads operand A from the image, not a copy */
-    KILN__KERNEL_BATCH_INVARIANT =
-        256, /* batch-invariant: the order of additions depends on k alone, and
-      is the same in all batch-invariant rows that a device uses */
-    KILN__KERNEL_EXACT_INTEGERS = 512, /* exact integer sums of any depth */
-    KILN__KERNEL_SCALES = 1024,        /* finds the scales of an attention's rows as well */
-    KILN__KERNEL_PAIR = 2048           /* two results of a gradient at once */
+    KILN__KERNEL_GROUPED = 2,
+    KILN__KERNEL_AMPERE = 4,
+    KILN__KERNEL_HOPPER = 8,
+    /* Taken only where its self-test has found it right (debug/self_test.h). */
+    KILN__KERNEL_PROVED = 16,
+    /* Computes the group's steps before a product and after it. */
+    KILN__KERNEL_STEPS = 32,
+    /* Needs no f32 workspace when the epilogue writes every result. */
+    KILN__KERNEL_NO_WORKSPACE = 64,
+    /* Implicit im2col: loads operand A from the image, not from a copy. */
+    KILN__KERNEL_IM2COL = 128,
+    /* The order of additions depends on k alone, and all such rows of a device share it. */
+    KILN__KERNEL_BATCH_INVARIANT = 256,
+    /* Integer sums of any depth are exact. */
+    KILN__KERNEL_EXACT_INTEGERS = 512,
+    /* Finds the scales of an attention's rows as well. */
+    KILN__KERNEL_SCALES = 1024,
+    /* Gives two results of a gradient at once. */
+    KILN__KERNEL_PAIR = 2048
 };
 
 struct kiln__kernel_row {
-    enum kiln__kernel_family kind;
+    enum kiln__kernel_family family;
     unsigned traits;
     const char *name, *file; /* file: of kernels/; empty: none */
     const char *purpose;
@@ -48,22 +52,23 @@ enum kiln__product_kernel {
     KILN__PRODUCT_KERNELS /* one more than the last */
 };
 
-/* All rows in their order, those of a kind one after the other; NULL after the last. */
+/* All rows in their order, those of a family one after the other; NULL after the last. */
 const struct kiln__kernel_row *kiln__kernel(size_t number);
 
 /* Its place among all. */
 size_t kiln__kernel_number(const struct kiln__kernel_row *kernel);
 
-/* Row `number` of a kind, from 0 on; NULL after the last. */
-const struct kiln__kernel_row *kiln__kernel_of(enum kiln__kernel_family kind, size_t number);
+/* Row `number` of a family, from 0 on; NULL after the last. */
+const struct kiln__kernel_row *kiln__kernel_of(enum kiln__kernel_family family, size_t number);
 
 /* The row of this name; NULL: there is none. */
-const struct kiln__kernel_row *kiln__kernel_named(enum kiln__kernel_family kind, const char *name);
+const struct kiln__kernel_row *kiln__kernel_named(enum kiln__kernel_family family,
+                                                  const char *name);
 
 /* "a product", "an attention", "an attention's gradient" */
-const char *kiln__kernel_family_name(enum kiln__kernel_family kind);
+const char *kiln__kernel_family_name(enum kiln__kernel_family family);
 
-/* Whether the device has what it needs, the proof apart. */
+/* Whether the device has what it needs, but for the self-test. */
 bool kiln__kernel_is_for(const struct kiln__kernel_row *kernel, const struct kiln__device *device);
 
 /* Whether tuning tries it there: on chunked devices those that are for these alone. */
@@ -80,8 +85,8 @@ enum kiln__reason {
 
 struct kiln__selection {
     const struct kiln__kernel_row *taken; /* NULL: nothing was to be chosen */
-    const struct kiln__kernel_row *next;  /* would be taken instead; NULL: nothing. One that has to
-                                         be  proved is not looked at */
+    /* What would be taken instead; NULL: nothing. Rows that need a self-test are left out. */
+    const struct kiln__kernel_row *next;
     enum kiln__reason reason;
     bool substitute; /* for one that was asked for by name and cannot do it */
 };

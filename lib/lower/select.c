@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const struct kiln__lowering *const lowerings[] = {
-#define KERNEL(kind, module, name, ...) &kiln__##module##_##name,
+#define KERNEL(family, module, name, ...) &kiln__##module##_##name,
 #include "device/kernels.def"
 };
 
@@ -17,7 +17,7 @@ static const struct kiln__lowering *lowering_of(const struct kiln__kernel_row *k
 /* What is asked of each row. */
 struct question {
     const struct kiln__plan *plan;
-    enum kiln__kernel_family kind;
+    enum kiln__kernel_family family;
     unsigned needs;
     const void *work;
 };
@@ -35,7 +35,7 @@ static bool is_able(const struct question *question, const struct kiln__kernel_r
 static bool takes_asked(const struct question *question, const struct kiln__kernel_row *kernel)
 {
     const char *wanted = question->plan->options.matmul;
-    return question->kind == KILN__KERNEL_PRODUCT && wanted && !strcmp(kernel->name, wanted) &&
+    return question->family == KILN__KERNEL_PRODUCT && wanted && !strcmp(kernel->name, wanted) &&
            is_able(question, kernel);
 }
 
@@ -43,8 +43,8 @@ static bool takes_asked(const struct question *question, const struct kiln__kern
 static bool takes_tuned(const struct question *question, const struct kiln__kernel_row *kernel)
 {
     const struct kiln__traits *traits = question->plan->options.device->traits;
-    return question->kind == KILN__KERNEL_PRODUCT && traits->product &&
-           kernel == kiln__kernel_of(question->kind, traits->product - 1) &&
+    return question->family == KILN__KERNEL_PRODUCT && traits->product &&
+           kernel == kiln__kernel_of(question->family, traits->product - 1) &&
            kiln__kernel_is_tuned_on(kernel, question->plan->options.device) &&
            is_able(question, kernel);
 }
@@ -64,38 +64,38 @@ static const struct kiln__kernel_row *first(const struct question *question, con
                                             const struct kiln__kernel_row *beside)
 {
     const struct kiln__kernel_row *kernel;
-    for (size_t i = 0; (kernel = kiln__kernel_of(question->kind, i)); i++)
+    for (size_t i = 0; (kernel = kiln__kernel_of(question->family, i)); i++)
         if (kernel != beside && !(beside && kernel->traits & KILN__KERNEL_PROVED) &&
             takes(question, kernel))
             return kernel;
     return NULL;
 }
 
-static const struct kiln__kernel_row *last_of(enum kiln__kernel_family kind)
+static const struct kiln__kernel_row *last_of(enum kiln__kernel_family family)
 {
     size_t count = 1;
-    while (kiln__kernel_of(kind, count))
+    while (kiln__kernel_of(family, count))
         count++;
-    return kiln__kernel_of(kind, count - 1);
+    return kiln__kernel_of(family, count - 1);
 }
 
-struct kiln__selection kiln__select(const struct kiln__plan *plan, enum kiln__kernel_family kind,
+struct kiln__selection kiln__select(const struct kiln__plan *plan, enum kiln__kernel_family family,
                                     unsigned needs, const void *work)
 {
     static condition *const conditions[] = {[KILN__REASON_ASKED] = takes_asked,
                                             [KILN__REASON_TUNED] = takes_tuned,
                                             [KILN__REASON_CHEAPEST] = takes_cheapest};
-    const struct question question = {plan, kind, needs, work};
+    const struct question question = {plan, family, needs, work};
     struct kiln__selection choice = {.reason = KILN__REASON_ASKED};
     while (choice.reason < KILN__REASON_LAST &&
            !(choice.taken = first(&question, conditions[choice.reason], NULL)))
         choice.reason++;
     if (!choice.taken)
-        choice.taken = last_of(kind);
+        choice.taken = last_of(family);
     else
         choice.next = first(&question, takes_cheapest, choice.taken);
-    choice.substitute =
-        kind == KILN__KERNEL_PRODUCT && plan->options.matmul && choice.reason != KILN__REASON_ASKED;
+    choice.substitute = family == KILN__KERNEL_PRODUCT && plan->options.matmul &&
+                        choice.reason != KILN__REASON_ASKED;
     return choice;
 }
 

@@ -6,7 +6,7 @@
 #include "device/kernels.h"
 #include "plan/plan.h"
 
-/* What a row does. `work` is what its kind takes: a struct kiln__product; of attentions what
+/* What a row does. `work` is what its family takes: a struct kiln__product; of attentions what
  * lower_attention.c or lower_attention_backward.c makes of a group. */
 struct kiln__lowering {
     /* Whether it is right for this work on this device, and whether it is then the one to take,
@@ -17,13 +17,14 @@ struct kiln__lowering {
     void (*lower)(struct kiln__plan *plan, uint32_t group, const void *work);
 };
 
-#define KERNEL(kind, module, name, ...) extern const struct kiln__lowering kiln__##module##_##name;
+#define KERNEL(family, module, name, ...)                                                          \
+    extern const struct kiln__lowering kiln__##module##_##name;
 #include "device/kernels.def"
 
-/* The row of this kind that has all the traits `needs`, is for the device and fits: the one that
+/* The row of this family that has all the traits `needs`, is for the device and fits: the one that
  * was asked for, else the tuned one, else the first that suits; if none fits, the last one of all.
  */
-struct kiln__selection kiln__select(const struct kiln__plan *plan, enum kiln__kernel_family kind,
+struct kiln__selection kiln__select(const struct kiln__plan *plan, enum kiln__kernel_family family,
                                     unsigned needs, const void *work);
 
 /* Have it append its launches, which say by what they are. */

@@ -179,11 +179,11 @@ static inline bool kiln__launch_has_text(const struct kiln__launch *launch)
            launch->variant.operands || launch->variant.generic;
 }
 
-/* Whether it is by a kernel of this kind, of the catalogue. */
+/* Whether it is by a kernel of this family, of the catalogue. */
 static inline bool kiln__launch_is_by(const struct kiln__launch *launch,
-                                      enum kiln__kernel_family kind)
+                                      enum kiln__kernel_family family)
 {
-    return launch->choice.taken && launch->choice.taken->kind == kind;
+    return launch->choice.taken && launch->choice.taken->family == family;
 }
 
 /* Whether memory that it takes is that of `slot`. */

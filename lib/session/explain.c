@@ -64,7 +64,7 @@ static void explain_choice(const struct kiln__selection *choice, struct kiln__te
 {
     if (!choice->taken)
         return;
-    kiln__text_add(text, ", %s by %s because %s", kiln__kernel_family_name(choice->taken->kind),
+    kiln__text_add(text, ", %s by %s because %s", kiln__kernel_family_name(choice->taken->family),
                    choice->taken->name,
                    choice->substitute ? "the wanted implementation cannot do it"
                                       : kiln__reason_text(choice->reason));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening of files to append to, without blocking on a named pipe. */
+/* Opens files to read or to append to, without blocking on a named pipe. */
 #include "util/open_file.h"
 
 #include <errno.h>
