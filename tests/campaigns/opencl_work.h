@@ -22,7 +22,7 @@ struct trial {
     kiln_status status;
     bool speechless; /* an error came without a sentence, or with what was asked for */
     bool wrong;      /* a call answered success, and its result is wrong */
-    bool late;       /* told of an earlier command: what was computed after it may be anything */
+    bool late;       /* a command failed, and what was computed after it may be anything */
 };
 
 struct work {
