@@ -2,121 +2,121 @@
 # ---- tests: each test_*.c is a Criterion program over all of kiln ----
 
 criterion_tests = \
-	tests/test_rematerialise \
-	tests/test_attention \
-	tests/test_attention_wgmma \
-	tests/test_batch \
-	tests/test_background \
-	tests/test_buffers \
-	tests/test_catalogue \
-	tests/test_cache_catalog \
-	tests/test_cache_edit \
-	tests/test_cache_entry \
-	tests/test_cache_compile_job \
-	tests/test_cache_processes \
-	tests/test_cache_program \
-	tests/test_cache_store \
-	tests/test_channels \
-	tests/test_context \
-	tests/test_conv \
-	tests/test_convolution \
-	tests/test_counts \
-	tests/test_device \
-	tests/test_einsum \
-	tests/test_errors \
-	tests/test_errors_calls \
-	tests/test_events \
-	tests/test_executor \
-	tests/test_executor_invariant \
-	tests/test_executor_contexts \
-	tests/test_executor_errors \
-	tests/test_executor_lengths \
-	tests/test_executor_parts \
-	tests/test_executor_threads \
-	tests/test_executor_tune \
-	tests/test_explain \
-	tests/test_files \
-	tests/test_fork \
-	tests/test_fusion \
-	tests/test_fusion_normalization \
-	tests/test_fusion_reshaped \
-	tests/test_fuzz_calls \
-	tests/test_grad \
-	tests/test_grad_operations \
-	tests/test_groups \
-	tests/test_grad_device \
-	tests/test_grad_range \
-	tests/test_growth \
-	tests/test_host_memory \
-	tests/test_in_place \
-	tests/test_interop \
-	tests/test_interpolation \
-	tests/test_prepacked \
-	tests/test_kernels \
-	tests/test_limit \
-	tests/test_locale \
-	tests/test_loss \
-	tests/test_matmul \
-	tests/test_cumsum \
-	tests/test_names \
-	tests/test_narrow \
-	tests/test_normalization \
-	tests/test_matmul_quantized \
-	tests/test_matmul_wgmma \
-	tests/test_models \
-	tests/test_eager \
-	tests/test_ops \
-	tests/test_ops_cast \
-	tests/test_ops_known \
-	tests/test_ops_elements \
-	tests/test_ops_gather \
-	tests/test_ops_lanes \
-	tests/test_ops_movement \
-	tests/test_ops_insert_slice \
-	tests/test_ops_insert_slice_cost \
-	tests/test_ops_reduce \
-	tests/test_ops_reduce_fused \
-	tests/test_ops_scatter \
-	tests/test_sort \
-	tests/test_ops_shapes \
-	tests/test_optimizer \
-	tests/test_options \
-	tests/test_pad \
-	tests/test_parallel \
-	tests/test_micro_batches \
-	tests/test_passes \
-	tests/test_plan \
-	tests/test_pool \
-	tests/test_pools \
-	tests/test_precision \
-	tests/test_random \
-	tests/test_recurrent \
-	tests/test_reference \
-	tests/test_resize \
-	tests/test_reuse \
-	tests/test_saved \
-	tests/test_schedule \
-	tests/test_shapes \
-	tests/test_serve \
-	tests/test_signal \
-	tests/test_backing_store \
-	tests/test_staging \
-	tests/test_structures \
-	tests/test_streams \
-	tests/test_threads \
-	tests/test_traffic \
-	tests/test_crash_probe \
-	tests/test_tune \
-	tests/test_twice \
-	tests/test_util \
-	tests/test_validate \
-	tests/test_nan_check \
-	tests/test_verify_fusion \
-	tests/test_verify_plan \
-	tests/test_prepare \
-	tests/test_warm \
-	tests/test_wordpiece \
-	tests/test_workloads \
+	tests/memory/test_rematerialise \
+	tests/lower/test_attention \
+	tests/lower/test_attention_wgmma \
+	tests/record/test_batch \
+	tests/programs/test_background \
+	tests/runtime/test_buffers \
+	tests/lower/test_catalogue \
+	tests/store/test_cache_catalog \
+	tests/programs/test_cache_edit \
+	tests/store/test_cache_entry \
+	tests/programs/test_cache_compile_job \
+	tests/programs/test_cache_processes \
+	tests/programs/test_cache_program \
+	tests/store/test_cache_store \
+	tests/nn/test_channels \
+	tests/session/test_context \
+	tests/nn/test_conv \
+	tests/nn/test_convolution \
+	tests/runtime/test_counts \
+	tests/device/test_device \
+	tests/record/test_einsum \
+	tests/record/test_errors \
+	tests/record/test_errors_calls \
+	tests/runtime/test_events \
+	tests/executor/test_executor \
+	tests/executor/test_executor_invariant \
+	tests/executor/test_executor_contexts \
+	tests/executor/test_executor_errors \
+	tests/executor/test_executor_lengths \
+	tests/executor/test_executor_parts \
+	tests/executor/test_executor_threads \
+	tests/executor/test_executor_tune \
+	tests/session/test_explain \
+	tests/files/test_files \
+	tests/runtime/test_fork \
+	tests/fuse/test_fusion \
+	tests/fuse/test_fusion_normalization \
+	tests/fuse/test_fusion_reshaped \
+	tests/fuzz/test_fuzz_calls \
+	tests/grad/test_grad \
+	tests/grad/test_grad_operations \
+	tests/fuse/test_groups \
+	tests/grad/test_grad_device \
+	tests/grad/test_grad_range \
+	tests/memory/test_growth \
+	tests/runtime/test_host_memory \
+	tests/memory/test_in_place \
+	tests/runtime/test_interop \
+	tests/nn/test_interpolation \
+	tests/runtime/test_prepacked \
+	tests/codegen/test_kernels \
+	tests/device/test_limit \
+	tests/util/test_locale \
+	tests/train/test_loss \
+	tests/lower/test_matmul \
+	tests/ops/test_cumsum \
+	tests/record/test_names \
+	tests/ops/test_narrow \
+	tests/nn/test_normalization \
+	tests/lower/test_matmul_quantized \
+	tests/lower/test_matmul_wgmma \
+	tests/executor/test_models \
+	tests/api/test_eager \
+	tests/ops/test_ops \
+	tests/ops/test_ops_cast \
+	tests/ops/test_ops_known \
+	tests/ops/test_ops_elements \
+	tests/ops/test_ops_gather \
+	tests/ops/test_ops_lanes \
+	tests/ops/test_ops_movement \
+	tests/ops/test_ops_insert_slice \
+	tests/ops/test_ops_insert_slice_cost \
+	tests/ops/test_ops_reduce \
+	tests/ops/test_ops_reduce_fused \
+	tests/ops/test_ops_scatter \
+	tests/ops/test_sort \
+	tests/ops/test_ops_shapes \
+	tests/train/test_optimizer \
+	tests/util/test_options \
+	tests/ops/test_pad \
+	tests/executor/test_parallel \
+	tests/api/test_micro_batches \
+	tests/rewrite/test_passes \
+	tests/plan/test_plan \
+	tests/runtime/test_pool \
+	tests/nn/test_pools \
+	tests/device/test_precision \
+	tests/ops/test_random \
+	tests/nn/test_recurrent \
+	tests/reference/test_reference \
+	tests/nn/test_resize \
+	tests/fuse/test_reuse \
+	tests/files/test_saved \
+	tests/memory/test_schedule \
+	tests/runtime/test_shapes \
+	tests/executor/test_serve \
+	tests/nn/test_signal \
+	tests/runtime/test_backing_store \
+	tests/runtime/test_staging \
+	tests/record/test_structures \
+	tests/runtime/test_streams \
+	tests/runtime/test_threads \
+	tests/plan/test_traffic \
+	tests/debug/test_crash_probe \
+	tests/tune/test_tune \
+	tests/record/test_twice \
+	tests/util/test_util \
+	tests/debug/test_validate \
+	tests/debug/test_nan_check \
+	tests/fuse/test_verify_fusion \
+	tests/plan/test_verify_plan \
+	tests/programs/test_prepare \
+	tests/programs/test_warm \
+	tests/onnx/test_wordpiece \
+	tests/tune/test_workloads \
 	tests/layer/test_layer
 
 if ONNX
@@ -124,93 +124,93 @@ criterion_tests += $(onnx_tests)
 endif
 
 # Those that use an OpenCL device: run once more on other devices. Large dimensions
-# (tests/test_ops_large) take a device in software many minutes.
+# (tests/ops/test_ops_large) take a device in software many minutes.
 device_tests = \
-	tests/test_attention \
-	tests/test_batch \
-	tests/test_background \
-	tests/test_buffers \
-	tests/test_cache_program \
-	tests/test_channels \
-	tests/test_context \
-	tests/test_conv \
-	tests/test_convolution \
-	tests/test_device \
-	tests/test_einsum \
-	tests/test_events \
-	tests/test_executor \
-	tests/test_explain \
-	tests/test_fork \
-	tests/test_grad_device \
-	tests/test_grad_range \
-	tests/test_host_memory \
-	tests/test_in_place \
-	tests/test_interop \
-	tests/test_interpolation \
-	tests/test_prepacked \
-	tests/test_loss \
-	tests/test_matmul \
-	tests/test_cumsum \
-	tests/test_normalization \
-	tests/test_matmul_epilogue \
-	tests/test_matmul_operands \
-	tests/test_matmul_quantized \
-	tests/test_matmul_wgmma \
-	tests/test_eager \
-	tests/test_precision \
-	tests/test_random \
-	tests/test_ops \
-	tests/test_ops_cast \
-	tests/test_ops_known \
-	tests/test_ops_elements \
-	tests/test_ops_gather \
-	tests/test_ops_lanes \
-	tests/test_ops_movement \
-	tests/test_ops_insert_slice \
-	tests/test_ops_insert_slice_cost \
-	tests/test_ops_random \
-	tests/test_ops_reduce \
-	tests/test_ops_reduce_fused \
-	tests/test_ops_scatter \
-	tests/test_sort \
-	tests/test_ops_shapes \
-	tests/test_optimizer \
-	tests/test_pad \
-	tests/test_pairs \
-	tests/test_parallel \
-	tests/test_micro_batches \
-	tests/test_micro_batches_sums \
-	tests/test_recurrent \
-	tests/test_resize \
-	tests/test_reuse \
-	tests/test_saved \
-	tests/test_shapes \
-	tests/test_attention_backward \
-	tests/test_signal \
-	tests/test_backing_store \
-	tests/test_staging \
-	tests/test_structures \
-	tests/test_crash_probe \
-	tests/test_twice \
-	tests/test_types \
-	tests/test_validate
+	tests/lower/test_attention \
+	tests/record/test_batch \
+	tests/programs/test_background \
+	tests/runtime/test_buffers \
+	tests/programs/test_cache_program \
+	tests/nn/test_channels \
+	tests/session/test_context \
+	tests/nn/test_conv \
+	tests/nn/test_convolution \
+	tests/device/test_device \
+	tests/record/test_einsum \
+	tests/runtime/test_events \
+	tests/executor/test_executor \
+	tests/session/test_explain \
+	tests/runtime/test_fork \
+	tests/grad/test_grad_device \
+	tests/grad/test_grad_range \
+	tests/runtime/test_host_memory \
+	tests/memory/test_in_place \
+	tests/runtime/test_interop \
+	tests/nn/test_interpolation \
+	tests/runtime/test_prepacked \
+	tests/train/test_loss \
+	tests/lower/test_matmul \
+	tests/ops/test_cumsum \
+	tests/nn/test_normalization \
+	tests/lower/test_matmul_epilogue \
+	tests/lower/test_matmul_operands \
+	tests/lower/test_matmul_quantized \
+	tests/lower/test_matmul_wgmma \
+	tests/api/test_eager \
+	tests/device/test_precision \
+	tests/ops/test_random \
+	tests/ops/test_ops \
+	tests/ops/test_ops_cast \
+	tests/ops/test_ops_known \
+	tests/ops/test_ops_elements \
+	tests/ops/test_ops_gather \
+	tests/ops/test_ops_lanes \
+	tests/ops/test_ops_movement \
+	tests/ops/test_ops_insert_slice \
+	tests/ops/test_ops_insert_slice_cost \
+	tests/ops/test_ops_random \
+	tests/ops/test_ops_reduce \
+	tests/ops/test_ops_reduce_fused \
+	tests/ops/test_ops_scatter \
+	tests/ops/test_sort \
+	tests/ops/test_ops_shapes \
+	tests/train/test_optimizer \
+	tests/ops/test_pad \
+	tests/fuse/test_pairs \
+	tests/executor/test_parallel \
+	tests/api/test_micro_batches \
+	tests/api/test_micro_batches_sums \
+	tests/nn/test_recurrent \
+	tests/nn/test_resize \
+	tests/fuse/test_reuse \
+	tests/files/test_saved \
+	tests/runtime/test_shapes \
+	tests/lower/test_attention_backward \
+	tests/nn/test_signal \
+	tests/runtime/test_backing_store \
+	tests/runtime/test_staging \
+	tests/record/test_structures \
+	tests/debug/test_crash_probe \
+	tests/record/test_twice \
+	tests/ops/test_types \
+	tests/debug/test_validate
 
 # Those where threads meet.
 thread_tests = \
-	tests/test_batch \
-	tests/test_background \
-	tests/test_cache_program \
-	tests/test_events \
-	tests/test_executor \
-	tests/test_executor_contexts \
-	tests/test_executor_lengths \
-	tests/test_executor_threads \
-	tests/test_serve \
-	tests/test_shapes \
-	tests/test_backing_store \
-	tests/test_staging \
-	tests/test_streams \
-	tests/test_threads
+	tests/record/test_batch \
+	tests/programs/test_background \
+	tests/programs/test_cache_program \
+	tests/runtime/test_events \
+	tests/executor/test_executor \
+	tests/executor/test_executor_contexts \
+	tests/executor/test_executor_lengths \
+	tests/executor/test_executor_threads \
+	tests/executor/test_serve \
+	tests/runtime/test_shapes \
+	tests/runtime/test_backing_store \
+	tests/runtime/test_staging \
+	tests/runtime/test_streams \
+	tests/runtime/test_threads
 
 if ONNX
 thread_tests += tests/onnx/test_model
@@ -218,49 +218,49 @@ endif
 
 # Those whose kernels run under Oclgrind (no host threads there).
 kernel_tests = \
-	tests/test_cumsum \
-	tests/test_normalization \
-	tests/test_ops \
-	tests/test_ops_cast \
-	tests/test_ops_known \
-	tests/test_ops_reduce \
-	tests/test_ops_reduce_fused \
-	tests/test_ops_scatter \
-	tests/test_sort \
-	tests/test_ops_shapes
+	tests/ops/test_cumsum \
+	tests/nn/test_normalization \
+	tests/ops/test_ops \
+	tests/ops/test_ops_cast \
+	tests/ops/test_ops_known \
+	tests/ops/test_ops_reduce \
+	tests/ops/test_ops_reduce_fused \
+	tests/ops/test_ops_scatter \
+	tests/ops/test_sort \
+	tests/ops/test_ops_shapes
 
 # It breaks kernels on their way to the compiler.
-tests_test_validate_LDFLAGS = -Wl,--wrap=clCreateProgramWithSource
+tests_debug_test_validate_LDFLAGS = -Wl,--wrap=clCreateProgramWithSource
 
 # The library's memory runs out there.
-tests_test_saved_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+tests_files_test_saved_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 
 # It has threads that cannot be made.
-tests_test_executor_errors_LDFLAGS = -Wl,--wrap=pthread_create
+tests_executor_test_executor_errors_LDFLAGS = -Wl,--wrap=pthread_create
 
 # The server of an example.
-tests_test_serve_SOURCES = \
-	tests/test_serve.c \
+tests_executor_test_serve_SOURCES = \
+	tests/executor/test_serve.c \
 	examples/serve_server.c \
 	examples/serve_server.h
-tests_test_serve_LDFLAGS = -Wl,--wrap=eventfd
+tests_executor_test_serve_LDFLAGS = -Wl,--wrap=eventfd
 
 # The limits of benchmarks, without the rest of these.
-tests_test_limit_SOURCES = \
-	tests/test_limit.c \
+tests_device_test_limit_SOURCES = \
+	tests/device/test_limit.c \
 	bench/limit.c
-tests_test_limit_LDFLAGS = -Wl,--wrap=clEnqueueNDRangeKernel
+tests_device_test_limit_LDFLAGS = -Wl,--wrap=clEnqueueNDRangeKernel
 
 # The tokenizer of `kiln embed`.
-tests_test_wordpiece_SOURCES = tests/test_wordpiece.c
+tests_onnx_test_wordpiece_SOURCES = tests/onnx/test_wordpiece.c
 if UTF8PROC
-tests_test_wordpiece_SOURCES += $(wordpiece_sources)
+tests_onnx_test_wordpiece_SOURCES += $(wordpiece_sources)
 endif
-tests_test_wordpiece_CPPFLAGS = $(AM_CPPFLAGS) $(UTF8PROC_CFLAGS)
-tests_test_wordpiece_LDADD = $(LDADD) $(UTF8PROC_LIBS) $(JANSSON_LIBS)
+tests_onnx_test_wordpiece_CPPFLAGS = $(AM_CPPFLAGS) $(UTF8PROC_CFLAGS)
+tests_onnx_test_wordpiece_LDADD = $(LDADD) $(UTF8PROC_LIBS) $(JANSSON_LIBS)
 
 # Operands of products are spoilt there.
-tests_test_precision_LDFLAGS = -Wl,--wrap=kiln_cast
+tests_device_test_precision_LDFLAGS = -Wl,--wrap=kiln_cast
 
 # Bytes from seeds, where libFuzzer does not make them.
 fuzz_seeded_sources = \
@@ -278,8 +278,8 @@ fuzz_calls_sources = \
 	tests/fuzz/world.c \
 	tests/fuzz/world.h
 fuzz_calls_ldflags = -Wl,--wrap=clBuildProgram
-tests_test_fuzz_calls_SOURCES = tests/test_fuzz_calls.c $(fuzz_seeded_sources) $(fuzz_calls_sources)
-tests_test_fuzz_calls_LDFLAGS = $(fuzz_calls_ldflags)
+tests_fuzz_test_fuzz_calls_SOURCES = tests/fuzz/test_fuzz_calls.c $(fuzz_seeded_sources) $(fuzz_calls_sources)
+tests_fuzz_test_fuzz_calls_LDFLAGS = $(fuzz_calls_ldflags)
 
 # Hostile model files.
 fuzz_onnx_sources = \
@@ -289,11 +289,11 @@ fuzz_onnx_sources = \
 	tests/fuzz/onnx_file.h
 fuzz_onnx_cppflags = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS) -I$(top_builddir)
 fuzz_onnx_libs = libkiln-onnx-internal.la $(LDADD)
-tests_test_fuzz_onnx_SOURCES = tests/test_fuzz_onnx.c $(fuzz_seeded_sources) $(fuzz_onnx_sources)
-tests_test_fuzz_onnx_CPPFLAGS = $(fuzz_onnx_cppflags)
-tests_test_fuzz_onnx_LDADD = $(fuzz_onnx_libs)
+tests_fuzz_test_fuzz_onnx_SOURCES = tests/fuzz/test_fuzz_onnx.c $(fuzz_seeded_sources) $(fuzz_onnx_sources)
+tests_fuzz_test_fuzz_onnx_CPPFLAGS = $(fuzz_onnx_cppflags)
+tests_fuzz_test_fuzz_onnx_LDADD = $(fuzz_onnx_libs)
 if ONNX
-criterion_tests += tests/test_fuzz_onnx
+criterion_tests += tests/fuzz/test_fuzz_onnx
 endif
 
 # Searches for rare failures; with the argument "long" they take their time.
@@ -367,18 +367,18 @@ script_tests = \
 	tests/check-picture.sh \
 	tests/check-structures.sh \
 	tests/check-tags.sh \
-	tests/test_abi.sh \
-	tests/test_bundle.sh \
-	tests/test_cache_tool.sh \
-	tests/test_cplusplus.sh \
-	tests/test_embed_tool.sh \
-	tests/test_python.sh \
-	tests/test_release.sh \
-	tests/test_run_tool.sh \
-	tests/test_profile_tool.sh \
-	tests/test_store.sh \
-	tests/test_tool.sh \
-	tests/test_tutorial.sh
+	tests/pages/test_abi.sh \
+	tests/tools/test_bundle.sh \
+	tests/tools/test_cache_tool.sh \
+	tests/pages/test_cplusplus.sh \
+	tests/tools/test_embed_tool.sh \
+	tests/python/test_python.sh \
+	tests/pages/test_release.sh \
+	tests/tools/test_run_tool.sh \
+	tests/tools/test_profile_tool.sh \
+	tests/tools/test_store.sh \
+	tests/tools/test_tool.sh \
+	tests/pages/test_tutorial.sh
 
 # ---- what takes long ----
 
@@ -386,24 +386,24 @@ script_tests = \
 # to `make check-long`, which CI runs, too. The longest stand first, so that no processor waits for
 # one at the end.
 long_criterion_tests = \
-	tests/test_ops_random \
-	tests/test_matmul_operands \
-	tests/test_pairs \
-	tests/test_matmul_epilogue \
-	tests/test_types \
-	tests/test_attention_backward \
-	tests/test_accuracy \
-	tests/test_micro_batches_sums \
-	tests/test_ops_large
+	tests/ops/test_ops_random \
+	tests/lower/test_matmul_operands \
+	tests/fuse/test_pairs \
+	tests/lower/test_matmul_epilogue \
+	tests/ops/test_types \
+	tests/lower/test_attention_backward \
+	tests/ops/test_accuracy \
+	tests/api/test_micro_batches_sums \
+	tests/ops/test_ops_large
 long_campaigns = \
 	tests/campaigns/allocations \
 	tests/campaigns/opencl_failures \
 	tests/campaigns/busy_cache \
 	tests/campaigns/cache_endings
 long_script_tests = \
-	tests/test_tune_tool.sh \
-	tests/test_interrupts.sh \
-	tests/test_examples.sh
+	tests/tools/test_tune_tool.sh \
+	tests/python/test_interrupts.sh \
+	tests/pages/test_examples.sh
 long_programs = $(long_criterion_tests) $(long_campaigns)
 long_tests = $(long_script_tests) $(long_programs)
 
@@ -518,10 +518,10 @@ endif
 
 # Golden texts: written anew, and what differs from those of another build.
 golden_tests = \
-	tests/test_explain \
-	tests/test_fusion \
-	tests/test_kernels \
-	tests/test_passes
+	tests/session/test_explain \
+	tests/fuse/test_fusion \
+	tests/codegen/test_kernels \
+	tests/rewrite/test_passes
 golden: $(golden_tests) $(check_DATA)
 	$(AM_V_at)$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/golden-texts write . $(golden_tests)
 golden-diff: $(golden_tests) $(check_DATA)

@@ -117,7 +117,7 @@ fuzz: all
 
 # ---- checks of the text ----
 
-c_files = `cd $(abs_srcdir) && ls lib/*/*.[ch] onnx/*.[ch] tools/*.[ch] tests/*.c tests/*/*.[ch] \
+c_files = `cd $(abs_srcdir) && ls lib/*/*.[ch] onnx/*.[ch] tools/*.[ch] tests/*/*.[ch] \
 	tests/support/plain/*/*.h examples/*.c bench/*.[ch] 2>/dev/null`
 
 # Other versions of clang-format lay out some lines differently.
@@ -162,7 +162,7 @@ check-shell:
 	    tests/check-abi tests/run-system \
 	    tests/onnx/check-nodes tests/onnx/environment \
 	    tests/run-suites tests/sub-build tests/golden-texts tests/check-deb tests/check-faults tests/check-python \
-	    tests/check-installed tests/shell-tests tests/training-table tests/*.sh
+	    tests/check-installed tests/shell-tests tests/training-table tests/*.sh tests/*/*.sh
 
 # What `./bootstrap check-all` and CI run after `make check`, one after another.
 CHECK_SUITES = \
@@ -187,7 +187,7 @@ CHECK_SUITES = \
 check-dist:
 	+KILN_TEST_STORE='$(abs_builddir)/test-store' $(MAKE) $(AM_MAKEFLAGS) distcheck \
 	    TESTS='$(dist_tests) $(examples)' check_PROGRAMS='$(dist_tests)'
-dist_tests = tests/test_util tests/test_passes tests/test_fusion
+dist_tests = tests/util/test_util tests/rewrite/test_passes tests/fuse/test_fusion
 
 RUN_SUITES = srcdir='$(srcdir)' MAKE='$(MAKE)' $(SHELL) $(srcdir)/tests/run-suites
 
@@ -232,19 +232,19 @@ RANDOM_GRAPHS = 100000
 RANDOM_TRIPLES = 1
 check-random-long: all
 	rm -f random.progress.* random.log.*
-	+$(MAKE) $(AM_MAKEFLAGS) check TESTS= check_PROGRAMS='tests/test_ops_random tests/test_groups'
+	+$(MAKE) $(AM_MAKEFLAGS) check TESTS= check_PROGRAMS='tests/ops/test_ops_random tests/fuse/test_groups'
 	+$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)'; export srcdir; \
 	share=`expr \( $(RANDOM_COUNT) + $(RANDOM_JOBS) - 1 \) / $(RANDOM_JOBS)`; jobs=; job=0; \
 	while [ $$job -lt $(RANDOM_JOBS) ]; do \
 	    : >random.progress.$$job; \
 	    KILN_TEST_TIMEOUT=0 KILN_RANDOM_PROGRESS='$(abs_builddir)'/random.progress.$$job \
 	        KILN_RANDOM_SEED=`expr $(RANDOM_SEED) + $$job \* $$share` KILN_RANDOM_COUNT=$$share \
-	        $(LOG_COMPILER) tests/test_ops_random >random.log.$$job & \
+	        $(LOG_COMPILER) tests/ops/test_ops_random >random.log.$$job & \
 	    jobs="$$jobs $$!"; job=`expr $$job + 1`; \
 	done; \
 	tail -q -f random.progress.* & tail=$$!; wait $$jobs; kill $$tail; \
 	KILN_TEST_TIMEOUT=0 KILN_RANDOM_SEED=$(RANDOM_SEED) KILN_RANDOM_GRAPHS=$(RANDOM_GRAPHS) \
-	    KILN_TRIPLES=$(RANDOM_TRIPLES) $(LOG_COMPILER) tests/test_groups >random.log.groups; \
+	    KILN_TRIPLES=$(RANDOM_TRIPLES) $(LOG_COMPILER) tests/fuse/test_groups >random.log.groups; \
 	$(AWK) '{ made[FILENAME $$1] = substr($$7, 2) } \
 	    END { for (i in made) sum += made[i]; print sum " batches" }' random.progress.*; \
 	! grep -E '^not ok|^Bail out|took too long' random.log.*
@@ -258,11 +258,11 @@ check-faults:
 ACCURACY_DEVICES = pocl rusticl
 ACCURACY_STEP = 256
 accuracy: all
-	$(MAKE) $(AM_MAKEFLAGS) tests/test_accuracy
+	$(MAKE) $(AM_MAKEFLAGS) tests/ops/test_accuracy
 	rm -f accuracy.md
 	for device in $(ACCURACY_DEVICES); do \
 	    RUSTICL_ENABLE=llvmpipe KILN_DEVICE=$$device KILN_ACCURACY=accuracy.md \
-	        KILN_ACCURACY_STEP=$(ACCURACY_STEP) ./tests/test_accuracy \
+	        KILN_ACCURACY_STEP=$(ACCURACY_STEP) ./tests/ops/test_accuracy \
 	        --filter accuracy/within_the_bounds || echo "$$device: not all within the bounds"; \
 	done
 	mv accuracy.md $(srcdir)/doc/accuracy.md

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* BERT's tokenizer: a text becomes the numbers of the pieces of its words, as the models of that
  * family were trained with. Cleaning and cutting are those of Hugging Face's `tokenizers`, whose
- * numbers tests/test_wordpiece.c knows; Unicode's tables are libutf8proc's. */
+ * numbers tests/onnx/test_wordpiece.c knows; Unicode's tables are libutf8proc's. */
 #ifndef KILN_TOOLS_WORDPIECE_H
 #define KILN_TOOLS_WORDPIECE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fuzzer of public calls; libFuzzer and tests/test_fuzz_calls.c drive it. */
+/* The fuzzer of public calls; libFuzzer and tests/fuzz/test_fuzz_calls.c drive it. */
 #ifndef KILN_TESTS_FUZZ_CALLS_H
 #define KILN_TESTS_FUZZ_CALLS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fuzzer of model files; libFuzzer and tests/test_fuzz_onnx.c drive it. */
+/* The fuzzer of model files; libFuzzer and tests/fuzz/test_fuzz_onnx.c drive it. */
 #ifndef KILN_TESTS_FUZZ_ONNX_H
 #define KILN_TESTS_FUZZ_ONNX_H
 

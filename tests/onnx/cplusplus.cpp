@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kiln/onnx.hpp: tests/test_cplusplus.sh compiles it with exceptions and without. Says what is
+/* kiln/onnx.hpp: tests/pages/test_cplusplus.sh compiles it with exceptions and without. Says what is
  * wrong, and nothing if all is right. */
 #include <cstdio>
 #include <cstring>

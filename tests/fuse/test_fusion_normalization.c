@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many kernels normalisations, what is before and behind them, and their gradients take, on a
+ * CPU and on a GPU that exist only here. */
+#include <criterion/criterion.h>
+
+#include "../support/check.h"
+#include "../support/graph.h"
+
+enum { ROWS = 64, COLUMNS = 256 };
+
+static const kiln_tensor none;
+static const int last[] = {1};
+
+static kiln_tensor rows(kiln_batch *b)
+{
+    return imagine_matrix(b, ROWS, COLUMNS);
+}
+
+static kiln_tensor norm(kiln_batch *b, kiln_tensor x)
+{
+    return kiln_layer_norm(b, x, imagine_vector(b, COLUMNS), imagine_vector(b, COLUMNS), 1, last,
+                           1e-5);
+}
+
+static kiln_tensor softmax(kiln_batch *b, kiln_tensor x)
+{
+    return kiln_softmax(b, x, 1, last);
+}
+
+static kiln_tensor dropout(kiln_batch *b, kiln_tensor x)
+{
+    return kiln_dropout(b, x, 0.1, kiln_cast(b, imagine_vector(b, 2), KILN_I32));
+}
+
+/* Two products with a function between them, wider than the rows. */
+static kiln_tensor feed(kiln_batch *b, kiln_tensor x)
+{
+    kiln_tensor wide = kiln_matmul(b, x, imagine_matrix(b, COLUMNS, 4 * COLUMNS));
+    wide = kiln_gelu(b, kiln_add(b, wide, imagine_vector(b, 4 * COLUMNS)));
+    wide = kiln_matmul(b, wide, imagine_matrix(b, 4 * COLUMNS, COLUMNS));
+    return kiln_add(b, wide, imagine_vector(b, COLUMNS));
+}
+
+/* Of the sum of y with weights of its own, by x. */
+static void ask_gradient(kiln_batch *b, kiln_tensor y, kiln_tensor x)
+{
+    kiln_tensor g, loss = kiln_sum(b, kiln_mul(b, y, rows(b)), 0, NULL, 0);
+    expect_ok(kiln_grad(b, loss, &x, 1, &g));
+    ask(b, g);
+}
+
+static void of_softmax(kiln_batch *b)
+{
+    ask(b, norm(b, softmax(b, rows(b))));
+}
+
+static void of_rounded_softmax(kiln_batch *b)
+{
+    kiln_tensor x = kiln_cast(b, softmax(b, rows(b)), KILN_F16);
+    ask(b, norm(b, kiln_cast(b, x, KILN_F32)));
+}
+
+static void of_sum(kiln_batch *b)
+{
+    kiln_tensor x = kiln_add(b, rows(b), rows(b));
+    ask(b, x);
+    ask(b, norm(b, x));
+}
+
+static void of_sum_with_softmax(kiln_batch *b)
+{
+    kiln_tensor x = rows(b);
+    ask(b, norm(b, kiln_add(b, x, softmax(b, x))));
+}
+
+static void of_function(kiln_batch *b)
+{
+    ask(b, norm(b, kiln_gelu(b, rows(b))));
+}
+
+static void of_gate(kiln_batch *b)
+{
+    ask(b, norm(b, kiln_mul(b, rows(b), kiln_sigmoid(b, rows(b)))));
+}
+
+static void of_dropout(kiln_batch *b)
+{
+    ask(b, norm(b, dropout(b, rows(b))));
+}
+
+static void of_norm(kiln_batch *b)
+{
+    ask(b, norm(b, norm(b, rows(b))));
+}
+
+static void of_running_sums(kiln_batch *b)
+{
+    ask(b, norm(b, kiln_cumsum(b, rows(b), 1, 0)));
+}
+
+static void of_reduced(kiln_batch *b)
+{
+    kiln_tensor x = imagine(b, 3, (size_t[]){ROWS, COLUMNS, 33});
+    ask(b, norm(b, kiln_exp(b, kiln_sum(b, x, 1, (int[]){2}, 0))));
+}
+
+static void of_product(kiln_batch *b)
+{
+    kiln_tensor x = rows(b);
+    ask(b, norm(b, kiln_add(b, x, kiln_matmul(b, x, imagine_matrix(b, COLUMNS, COLUMNS)))));
+}
+
+static void before_softmax(kiln_batch *b)
+{
+    ask(b, softmax(b, norm(b, rows(b))));
+}
+
+static void groups(kiln_batch *b)
+{
+    kiln_tensor x = kiln_exp(b, imagine(b, 4, (size_t[]){2, 8, 9, 9}));
+    ask(b, kiln_group_norm(b, x, none, none, 2, 1, 1e-5));
+}
+
+static void variance(kiln_batch *b)
+{
+    ask(b, kiln_variance(b, softmax(b, rows(b)), 1, last, 0, 0));
+}
+
+enum { LAYERS = 6 };
+
+static void layers_before(kiln_batch *b)
+{
+    kiln_tensor x = rows(b);
+    for (int i = 0; i < LAYERS; i++)
+        x = kiln_add(b, x, feed(b, norm(b, x)));
+    ask(b, norm(b, x));
+}
+
+static void layers_behind(kiln_batch *b)
+{
+    kiln_tensor x = rows(b);
+    for (int i = 0; i < LAYERS; i++)
+        x = norm(b, kiln_add(b, x, dropout(b, feed(b, x))));
+    ask(b, x);
+}
+
+static void gradient(kiln_batch *b)
+{
+    kiln_tensor x = rows(b);
+    ask_gradient(b, norm(b, x), x);
+}
+
+static void gradient_through_softmax(kiln_batch *b)
+{
+    kiln_tensor x = rows(b);
+    ask_gradient(b, norm(b, softmax(b, x)), x);
+}
+
+static void gradients_of_all(kiln_batch *b)
+{
+    kiln_tensor x = rows(b), s = imagine_vector(b, COLUMNS), in[] = {x, s, s}, g[3];
+    in[2] = imagine_vector(b, COLUMNS);
+    kiln_tensor y = kiln_layer_norm(b, kiln_add(b, x, rows(b)), s, in[2], 1, last, 1e-5);
+    kiln_tensor loss = kiln_sum(b, kiln_mul(b, y, rows(b)), 0, NULL, 0);
+    expect_ok(kiln_grad(b, loss, in, 3, g));
+    for (int i = 0; i < 3; i++)
+        ask(b, g[i]);
+}
+
+static void gradient_of_layers(kiln_batch *b)
+{
+    kiln_tensor x = rows(b), y = x;
+    for (int i = 0; i < 3; i++)
+        y = kiln_add(b, y, feed(b, norm(b, y)));
+    ask_gradient(b, norm(b, y), x);
+}
+
+static size_t count_launches(kiln_context *context, void (*record)(kiln_batch *))
+{
+    kiln_batch *batch = kiln_batch_create(context);
+    record(batch);
+    struct kiln__plan plan = plan_of(batch, false);
+    size_t count = plan.launches.count;
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+    return count;
+}
+
+Test(fusion_normalization, takes_as_few_kernels)
+{
+    static const struct {
+        const char *name;
+        void (*record)(kiln_batch *);
+        size_t launches;
+    } cases[] = {{"of a softmax", of_softmax, 1},
+                 {"of a softmax that was rounded", of_rounded_softmax, 1},
+                 {"of a sum that is a result", of_sum, 1},
+                 {"of a sum with a softmax", of_sum_with_softmax, 1},
+                 {"of a function", of_function, 1},
+                 {"of a gate", of_gate, 1},
+                 {"of a dropout", of_dropout, 1},
+                 {"of a norm", of_norm, 1},
+                 {"of running sums", of_running_sums, 1},
+                 {"of a function of sums", of_reduced, 2},
+                 {"of a product and what went in", of_product, 2},
+                 {"before a softmax", before_softmax, 1},
+                 {"of groups of a function", groups, 1},
+                 {"variance of a softmax", variance, 1},
+                 {"layers with norms before them", layers_before, 3 * LAYERS + 1},
+                 {"layers with norms behind them", layers_behind, 3 * LAYERS},
+                 {"gradient", gradient, 1},
+                 {"gradient through a softmax", gradient_through_softmax, 1},
+                 {"gradients by all operands", gradients_of_all, 2},
+                 {"gradient of layers", gradient_of_layers, 19}};
+    for (int gpu = 0; gpu < 2; gpu++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            size_t count = count_launches(gpu ? imagined_gpu() : imagined_cpu(), cases[i].record);
+            cr_expect_leq(count, cases[i].launches, "%s: %zu launches on a %s", cases[i].name,
+                          count, gpu ? "GPU" : "CPU");
+        }
+}
+
+/* The row's first element is computed again where the row is. */
+Test(fusion_normalization, computes_what_the_reference_does)
+{
+    static const size_t shapes[][2] = {{5, 7}, {3, 16}, {9, 250}, {2, 8200}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const size_t *dims = shapes[i];
+        kiln_batch *b = check_begin();
+        kiln_tensor x = check_plain(b, DIMS(dims[0], dims[1]));
+        kiln_tensor y = check_plain(b, DIMS(dims[0], dims[1]));
+        check_read(b, kiln_layer_norm(b, softmax(b, x), none, none, 1, last, 1e-3));
+        check_read(b, kiln_layer_norm(b, kiln_gelu(b, x), none, none, 1, last, 1e-3));
+        x = kiln_mul(b, x, kiln_sigmoid(b, y));
+        check_read(b, kiln_layer_norm(b, x, none, none, 1, last, 1e-3));
+        check_read(b, kiln_variance(b, kiln_cumsum(b, y, 1, dims[0] % 2), 1, last, 0, 0));
+        check_run(b);
+        check_end(b);
+    }
+    check_close();
+}

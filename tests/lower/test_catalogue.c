@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The catalogue of kernels: each row has a name of its own, a text, and its line in the manual; and
+ * what names a row by hand is checked against them. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../support/graph.h"
+#include "device/kernels.h"
+#include "device/tunables.h"
+#include "session/context.h"
+#include "util/kernel_texts.h"
+
+Test(catalogue, rows_have_names_and_texts)
+{
+    const struct kiln__kernel_row *kernel;
+    for (size_t i = 0; (kernel = kiln__kernel(i)); i++) {
+        cr_expect_eq(kiln__kernel_named(kernel->family, kernel->name), kernel, "%s", kernel->name);
+        cr_expect(!*kernel->file || kiln__kernel_text(kernel->file), "%s", kernel->file);
+        cr_expect_eq(kiln__kernel_number(kernel), i);
+    }
+    cr_expect_null(kiln__kernel_of(KILN__KERNEL_PRODUCT, KILN__PRODUCT_KERNELS - 1));
+    cr_expect_str_eq(kiln__kernel_of(KILN__KERNEL_PRODUCT, KILN__BY_packed - 1)->name, "packed");
+}
+
+/* What a kernel is, without "a " or "an ", its name and what it is for. */
+Test(catalogue, rows_stand_in_the_manual)
+{
+    static char manual[1 << 16];
+    char path[4096], line[512], number[16];
+    const char *folder = getenv("top_srcdir") ? getenv("top_srcdir") : getenv("srcdir");
+    snprintf(path, sizeof path, "%s/doc/kernels.md", folder ? folder : ".");
+    FILE *file = fopen(path, "r");
+    cr_assert(file, "%s", path);
+    cr_assert_gt(fread(manual, 1, sizeof manual - 1, file), 0);
+    fclose(file);
+    const struct kiln__kernel_row *kernel;
+    for (size_t i = 0; (kernel = kiln__kernel(i)); i++) {
+        const char *of = strchr(kiln__kernel_family_name(kernel->family), ' ') + 1;
+        snprintf(number, sizeof number, " (%zu)", i + 1);
+        snprintf(line, sizeof line, "| %s | `%s`%s | %s%s%s | %s |", of, kernel->name,
+                 kernel->family == KILN__KERNEL_PRODUCT ? number : "", *kernel->file ? "`" : "",
+                 kernel->file, *kernel->file ? ".cl`" : "", kernel->purpose);
+        cr_expect(strstr(manual, line), "doc/kernels.md lacks \"%s\"", line);
+    }
+}
+
+static void expect_tuned(const kiln_context *context, const char *words, unsigned product)
+{
+    struct kiln__traits traits = *context->runtime.device.traits;
+    bool applied = kiln__tunable_apply(&context->runtime.device, words, &traits);
+    cr_expect_eq(applied, product != 0, "%s", words);
+    cr_expect_eq(traits.product, product, "%s", words);
+}
+
+Test(catalogue, tuning_takes_rows_of_the_device_alone)
+{
+    kiln_context *cpu = imagined_cpu(), *gpu = imagined_gpu();
+    expect_tuned(cpu, "product=packed", KILN__BY_packed);
+    expect_tuned(cpu, "product=8,tile=1", KILN__BY_packed);
+    expect_tuned(gpu, "product tiled", KILN__BY_tiled);
+    expect_tuned(gpu, "product=packed", 0);
+    expect_tuned(cpu, "product=tiled", 0);
+    expect_tuned(cpu, "product=14", 0); /* as many as there never were */
+    expect_tuned(gpu, "product=14", 0);
+    expect_tuned(cpu, "product=pack", 0);
+    expect_tuned(cpu, "product=8packed", 0);
+    expect_tuned(cpu, "product=", 0);
+    expect_tuned(cpu, "tile=packed", 0);
+}
+
+Test(catalogue, is_listed_where_a_value_is_not_understood)
+{
+    struct kiln__text text = {0};
+    kiln__tunables_list(&imagined_cpu()->runtime.device, &text);
+    cr_expect(strstr(text.data, "product (1 im2col, 3 dots, "), "%s", text.data);
+    cr_expect_null(strstr(text.data, "wgmma"), "%s", text.data);
+    kiln__text_free(&text);
+}
+
+/* Which kernel an attention and a product are by, and what would be next. */
+Test(catalogue, tells_what_is_taken_and_what_is_next)
+{
+    kiln_context *cpu = imagined_cpu();
+    const size_t dims[] = {2, 40, 32};
+    kiln_batch *batch = kiln_batch_create(cpu);
+    kiln_tensor x = imagine(batch, 3, dims);
+    ask(batch, kiln_attention(batch, x, x, x, (kiln_tensor){0}, NULL));
+    ask(batch, kiln_matmul(batch, imagine_matrix(batch, 16, 200), imagine_matrix(batch, 200, 100)));
+    struct kiln__plan plan = plan_of(batch, false);
+    cr_assert_eq(plan.launches.count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        const struct kiln__selection *choice = &plan.launches.items[i].choice;
+        const bool product = kiln__launch_is_by(&plan.launches.items[i], KILN__KERNEL_PRODUCT);
+        cr_expect_str_eq(choice->taken->name, product ? "small" : "items");
+        cr_expect_eq(choice->reason, KILN__REASON_CHEAPEST);
+        if (product)
+            cr_expect_str_eq(choice->next->name, "packed");
+        else
+            cr_expect_null(choice->next);
+    }
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+}

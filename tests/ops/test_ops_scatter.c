@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scatters: what numpy's add.at() is defined to give, the reference for many shapes, equal
+ * bits in every run, and gradients of them and of gathers. */
+#include <criterion/criterion.h>
+
+#include "../support/gradient.h"
+#include "../support/graph.h"
+#include "../support/movement.h"
+
+/* ---- known answers ---- */
+
+Test(ops_scatter, added)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = numbers(b, DIMS(4), NUMBERS(10, 20, 30, 40));
+    kiln_tensor at = numbers(b, DIMS(5), NUMBERS(3, 0, 3, -1, 4));
+    kiln_tensor v = numbers(b, DIMS(5), NUMBERS(1, 2, 3, 4, 5));
+    EXPECT_ELEMENTS(b, kiln_scatter_add(b, x, at, v, 0), 12, 20, 30, 44);
+
+    b = check_begin();
+    x = kiln_fill(b, KILN_I32, DIMS(2, 3), 100);
+    at = numbers(b, DIMS(2, 2), NUMBERS(1, 1, 0, 1));
+    v = kiln_reshape(b, kiln_arange(b, KILN_I32, 0, 8, 1), DIMS(2, 2, 2));
+    EXPECT_ELEMENTS(b, kiln_scatter_add(b, x, at, v, 1), 102, 104, 100, 106, 116, 100);
+
+    b = check_begin();
+    x = kiln_fill(b, KILN_I32, DIMS(3, 2), 0);
+    at = numbers(b, DIMS(3), NUMBERS(2, 0, 2));
+    v = kiln_reshape(b, kiln_arange(b, KILN_I32, 1, 7, 1), DIMS(3, 2));
+    EXPECT_ELEMENTS(b, kiln_scatter_add(b, x, at, v, -2), 3, 4, 0, 0, 6, 8);
+
+    b = check_begin();
+    x = kiln_fill(b, KILN_I32, DIMS(3), 5);
+    v = kiln_constant(b, KILN_I32, 7);
+    EXPECT_ELEMENTS(b, kiln_scatter_add(b, x, kiln_constant(b, KILN_I32, 1), v, 0), 5, 12, 5);
+    check_close();
+}
+
+/* What happens to nothing. */
+Test(ops_scatter, empty)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = check_input(b, KILN_F32, DIMS(3, 2), CHECK_PLAIN);
+    kiln_tensor none = kiln_fill(b, KILN_I32, DIMS(0), 0);
+    check_read(b, kiln_scatter_add(b, x, none, kiln_fill(b, KILN_F32, DIMS(0, 2), 0), 0));
+    kiln_tensor at = numbers(b, DIMS(2), NUMBERS(0, 1));
+    kiln_tensor y = kiln_fill(b, KILN_F32, DIMS(0, 2), 1);
+    check_read(b, kiln_scatter_add(b, y, at, kiln_fill(b, KILN_F32, DIMS(2, 2), 0), 0));
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
+/* ---- against the reference ---- */
+
+Test(ops_scatter, every_axis_and_type)
+{
+    static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8, KILN_I64, KILN_I8};
+    for (size_t i = 0; i < 15; i++) {
+        kiln_batch *b = check_begin();
+        size_t axis = i % 3, dims[] = {5, 17, 300}, picked[] = {5, 17, 300};
+        picked[axis] = 71;
+        kiln_tensor x = check_input(b, types[i / 3], 3, dims, CHECK_PLAIN);
+        kiln_tensor v = check_input(b, types[i / 3], 3, picked, CHECK_PLAIN);
+        kiln_tensor at = random_indices(b,
+                                        i % 2   ? KILN_U8
+                                        : i % 4 ? KILN_I64
+                                                : KILN_I32,
+                                        DIMS(71), (uint32_t)dims[axis]);
+        check_read(b, kiln_scatter_add(b, x, at, v, (int)axis));
+        check_read(b,
+                   kiln_neg(b, kiln_scatter_add(b, kiln_abs(b, x), at, kiln_neg(b, v), (int)axis)));
+        check_run(b);
+        check_end(b);
+    }
+    check_close();
+}
+
+/* Values, indices and bases that are computed, turned, repeated, the same. */
+Test(ops_scatter, operands_of_all_kinds)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = check_input(b, KILN_F32, DIMS(40, 40), CHECK_PLAIN);
+    kiln_tensor at = random_indices(b, KILN_I32, DIMS(40), 40);
+    kiln_tensor product = kiln_matmul(b, x, x);
+    check_read(b, kiln_scatter_add(b, product, at, product, 0));
+    check_read(b,
+               kiln_scatter_add(b, kiln_transpose(b, x, NULL), at, kiln_transpose(b, x, NULL), 1));
+    check_read(b, kiln_scatter_add(b, kiln_fill(b, KILN_F32, DIMS(40, 40), 0),
+                                   kiln_iota(b, DIMS(40), 0), x, 0));
+    check_read(b, kiln_scatter_add(b, x, kiln_iota(b, DIMS(5, 8), 1),
+                                   kiln_fill(b, KILN_F32, DIMS(5, 8, 40), 2), 0));
+    kiln_tensor ones = kiln_fill(b, KILN_I32, DIMS(40), 1);
+    check_read(b, kiln_scatter_add(b, kiln_fill(b, KILN_I32, DIMS(40), 0), at, ones, 0));
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
+/* An embedding's gradient: many indices, wide rows; and a histogram. */
+Test(ops_scatter, embeddings_and_histograms)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor v = check_input(b, KILN_F32, DIMS(3000, 256), CHECK_PLAIN);
+    kiln_tensor at = random_indices(b, KILN_I32, DIMS(3000), 500);
+    check_read(b, kiln_scatter_add(b, kiln_fill(b, KILN_F32, DIMS(500, 256), 0), at, v, 0));
+    kiln_tensor many = random_indices(b, KILN_I32, DIMS(70001), 37);
+    kiln_tensor ones = kiln_fill(b, KILN_I32, DIMS(70001), 1);
+    check_read(b, kiln_scatter_add(b, kiln_fill(b, KILN_I32, DIMS(37), 0), many, ones, 0));
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
+/* ---- what it costs ---- */
+
+/* The base of another scatter is not copied. */
+Test(ops_scatter, chains_run_in_place)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor v = check_input(b, KILN_F32, DIMS(30, 64), CHECK_PLAIN);
+    kiln_tensor at = random_indices(b, KILN_I32, DIMS(30), 10);
+    kiln_tensor sum = kiln_fill(b, KILN_F32, DIMS(10, 64), 0);
+    for (int i = 0; i < 4; i++)
+        sum = kiln_scatter_add(b, sum, at, v, 0);
+    check_read(b, sum);
+    cr_expect_eq(cost_of(b).launches, 5u);
+    check_run(b);
+    check_end(b);
+    check_close();
+}
+
+/* ---- gradients ---- */
+
+Test(ops_scatter, gradients)
+{
+    kiln_batch *b = imagined_batch();
+    kiln_tensor inputs[] = {check_input(b, KILN_F32, DIMS(4, 5), CHECK_PLAIN),
+                            check_input(b, KILN_F32, DIMS(4, 2, 3), CHECK_PLAIN)};
+    kiln_tensor at = numbers(b, DIMS(2, 3), NUMBERS(0, 4, 0, -1, 5, 2));
+    kiln_tensor sum = kiln_scatter_add(b, inputs[0], at, inputs[1], 1);
+    check_gradient(b, kiln_square(b, sum), 2, inputs, 1e-6, NULL);
+    kiln_tensor rows = numbers(b, DIMS(3), NUMBERS(3, 1, 3));
+    check_gradient(b, kiln_square(b, kiln_gather(b, inputs[0], rows, 0)), 1, inputs, 1e-6, NULL);
+    kiln_tensor columns = numbers(b, DIMS(2, 2), NUMBERS(0, 1, 2, 2));
+    check_gradient(b, kiln_exp(b, kiln_gather(b, inputs[1], columns, 2)), 1, inputs + 1, 1e-6,
+                   NULL);
+    check_end(b);
+}
+
+/* ---- errors ---- */
+
+Test(ops_scatter, errors)
+{
+    kiln_batch *b = check_begin();
+    kiln_tensor x = kiln_fill(b, KILN_F32, DIMS(3, 4), 0), at = kiln_fill(b, KILN_I32, DIMS(2), 0);
+    kiln_scatter_add(b, x, at, kiln_fill(b, KILN_F32, DIMS(2, 3), 0), 0);
+    check_refusal(b, KILN_SHAPE_MISMATCH,
+                  "kiln_scatter_add: values of shape [2,3] are not what indices of shape [2] pick "
+                  "along axis 0 of shape [3,4]");
+    b = check_begin();
+    x = kiln_fill(b, KILN_F32, DIMS(3, 4), 0), at = kiln_fill(b, KILN_I32, DIMS(2), 0);
+    kiln_scatter_add(b, x, at, kiln_fill(b, KILN_U8, DIMS(2, 4), 0), 0);
+    expect_error(kiln_batch_status(b), KILN_TYPE_MISMATCH,
+                 "kiln_scatter_add: x is f32 and values are u8; cast one of them");
+    check_end(b);
+    b = check_begin();
+    x = kiln_fill(b, KILN_F32, DIMS(3, 4), 0);
+    kiln_scatter_add(b, x, x, x, 0);
+    check_refusal(b, KILN_TYPE_MISMATCH,
+                  "kiln_scatter_add: indices are f32, and only integers are taken");
+    check_close();
+}

@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps, memory and kernel texts of plans, for devices that are only imagined. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../support/context.h"
+#include "../support/graph.h"
+#include "codegen/codegen.h"
+
+/* ---- memory ---- */
+
+static unsigned seed = 12345;
+
+static unsigned any(unsigned below)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (unsigned)((uint64_t)seed * below >> 32);
+}
+
+/* Steps that use slots at random; what is planned from real batches is only part of that. */
+static struct kiln__plan random_plan(unsigned slots, unsigned steps)
+{
+    struct kiln__plan plan = {0};
+    for (unsigned i = 0; i < slots; i++) {
+        struct kiln__slot *slot = kiln__vector_push(&plan.slots);
+        cr_assert(slot);
+        slot->node = KILN__SCRATCH;
+        slot->bytes = any(8) ? 1 + any(100000) : 0;
+        slot->storage = any(6) ? KILN__STORAGE_ARENA : KILN__STORAGE_RESULT;
+        slot->binding = i;
+    }
+    for (unsigned i = 0; i < steps; i++) {
+        struct kiln__plan_step *step = kiln__vector_push(&plan.steps);
+        cr_assert(step);
+        step->kind = any(2) ? KILN__STEP_UPLOAD : KILN__STEP_LAUNCH;
+        step->slot = any(slots);
+        if (step->kind != KILN__STEP_LAUNCH)
+            continue;
+        struct kiln__launch *launch = kiln__vector_push(&plan.launches);
+        cr_assert(launch);
+        step->launch = (uint32_t)(plan.launches.count - 1);
+        for (unsigned k = any(5); k > 0; k--)
+            kiln__launch_memory(launch, any(slots));
+        cr_assert(!launch->failed);
+    }
+    return plan;
+}
+
+static bool uses_at(const struct kiln__plan *plan, uint32_t slot, size_t number)
+{
+    const struct kiln__plan_step *step = &plan->steps.items[number];
+    if (step->kind != KILN__STEP_LAUNCH)
+        return step->slot == slot;
+    const struct kiln__launch *launch = &plan->launches.items[step->launch];
+    for (size_t k = 0; k < launch->arguments.count; k++)
+        if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY &&
+            launch->arguments.items[k].slot == slot)
+            return true;
+    return false;
+}
+
+/* First and last use, found again by other means; false if there is none. */
+static bool lifetime(const struct kiln__plan *plan, uint32_t slot, size_t *first, size_t *last)
+{
+    bool used = false;
+    for (size_t i = 0; i < plan->steps.count; i++) {
+        if (!uses_at(plan, slot, i))
+            continue;
+        *first = used ? *first : i;
+        *last = i;
+        used = true;
+    }
+    return used && plan->slots.items[slot].bytes &&
+           plan->slots.items[slot].storage == KILN__STORAGE_ARENA;
+}
+
+static void check_pair(const struct kiln__plan *plan, uint32_t a, uint32_t b)
+{
+    size_t a_first, a_last, b_first, b_last;
+    const struct kiln__slot *x = &plan->slots.items[a], *y = &plan->slots.items[b];
+    if (!lifetime(plan, a, &a_first, &a_last) || !lifetime(plan, b, &b_first, &b_last) ||
+        a_first > b_last || b_first > a_last)
+        return;
+    cr_assert(x->offset + x->bytes <= y->offset || y->offset + y->bytes <= x->offset,
+              "slots %u and %u overlap in steps %zu to %zu and %zu to %zu", a, b, a_first, a_last,
+              b_first, b_last);
+}
+
+/* The most that is alive in one step: nothing can do with less. */
+static size_t least_bytes(const struct kiln__plan *plan)
+{
+    size_t most = 0;
+    for (size_t step = 0; step < plan->steps.count; step++) {
+        size_t alive = 0, first, last;
+        for (uint32_t i = 0; i < plan->slots.count; i++)
+            if (lifetime(plan, i, &first, &last) && first <= step && step <= last)
+                alive += plan->slots.items[i].bytes;
+        most = alive > most ? alive : most;
+    }
+    return most;
+}
+
+static void check_memory(const struct kiln__plan *plan)
+{
+    size_t end = 0, all = 0, first, last;
+    for (uint32_t i = 0; i < plan->slots.count; i++) {
+        const struct kiln__slot *slot = &plan->slots.items[i];
+        if (!lifetime(plan, i, &first, &last))
+            continue;
+        cr_assert_eq(slot->offset % 256, 0u);
+        end = slot->offset + slot->bytes > end ? slot->offset + slot->bytes : end;
+        all += slot->bytes;
+        for (uint32_t k = 0; k < i; k++)
+            check_pair(plan, i, k);
+    }
+    cr_expect_geq(plan->arena_bytes, end);
+    cr_expect_geq(plan->arena_bytes, least_bytes(plan));
+    cr_expect_leq(plan->arena_bytes, plan->unshared_bytes + 256);
+    cr_expect_geq(plan->unshared_bytes, all);
+    cr_expect_leq(plan->unshared_bytes, all + 256 * plan->slots.count);
+}
+
+Test(plan_memory, never_overlaps_while_it_is_alive)
+{
+    size_t arena = 0, unshared = 0;
+    for (int round = 0; round < 300; round++) {
+        struct kiln__plan plan = random_plan(1 + any(25), any(60));
+        cr_assert(kiln__plan_assign_memory(&plan));
+        check_memory(&plan);
+        arena += plan.arena_bytes;
+        unshared += plan.unshared_bytes;
+        kiln__plan_free(&plan);
+    }
+    cr_expect_lt(arena, unshared, "nothing shares memory");
+}
+
+/* Packed weights take as much memory as weights: beside many rows they are packed again. */
+Test(plan_products, keep_packed_weights_for_few_rows_only)
+{
+    for (size_t rows = 500; rows < 5000; rows += 4000) {
+        kiln_batch *batch = imagined_batch();
+        ask(batch,
+            kiln_matmul(batch, imagine_matrix(batch, rows, 384), imagine_weights(batch, 384, 384)));
+        struct kiln__plan plan = plan_of(batch, true);
+        cr_expect_eq(plan.launches.count, 2u);
+        cr_expect_eq(plan.kept_bytes > 0, rows == 500);
+        kiln__plan_free(&plan);
+    }
+}
+
+/* Windows of one dimension are rows that overlap: one product, not one for each. */
+Test(plan_products, are_one_for_windows_of_one_dimension)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine(batch, 4, (size_t[]){1, 64, 1, 256});
+    ask(batch, kiln_conv(batch, x, imagine(batch, 4, (size_t[]){5, 1, 256, 128}), NULL));
+    struct kiln__plan plan = plan_of(batch, true);
+    const struct kiln__launch *last = &plan.launches.items[plan.launches.count - 1];
+    cr_expect_str_eq(last->kernel, "matmul_small");
+    cr_expect_eq(last->global[2], 1u);
+    kiln__plan_free(&plan);
+}
+
+/* On a CPU. Windows would take nine times the image. */
+Test(plan_memory, never_has_the_windows_of_a_convolution)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine(batch, 4, (size_t[]){2, 20, 20, 8});
+    kiln_tensor w = imagine(batch, 4, (size_t[]){3, 3, 8, 40});
+    ask(batch, kiln_relu(batch, kiln_conv2d(batch, x, w, NULL)));
+    struct kiln__plan plan = plan_of(batch, true);
+    cr_expect_eq(plan.launches.count, 2u);
+    cr_expect_str_eq(plan.launches.items[1].kernel, "matmul_im2col");
+    cr_expect_lt(plan.arena_bytes, 2u * 20 * 20 * 8 * sizeof(float));
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+}
+
+/* On a GPU, nor what flows back to them: a training step reads the image as it lies, three times.
+ */
+Test(plan_memory, never_has_the_windows_of_a_step_either)
+{
+    kiln_batch *batch = kiln_batch_create(imagined_gpu());
+    cr_assert(batch);
+    kiln_window_options options = KILN_WINDOW_OPTIONS_INIT;
+    kiln_tensor in[] = {imagine(batch, 4, (size_t[]){2, 20, 20, 8}),
+                        imagine(batch, 4, (size_t[]){3, 3, 8, 8})},
+                out[2];
+    options.before[0] = options.before[1] = options.after[0] = options.after[1] = 1;
+    kiln_tensor y = kiln_relu(batch, kiln_conv2d(batch, in[0], in[1], &options));
+    cr_assert_eq(kiln_grad(batch, kiln_sum(batch, y, 0, NULL, 0), in, 2, out), KILN_OK);
+    ask(batch, out[0]);
+    ask(batch, out[1]);
+    struct kiln__plan plan = plan_of(batch, true);
+    size_t fetching = 0;
+    for (size_t i = 0; i < plan.launches.count; i++)
+        fetching +=
+            plan.launches.items[i].covers && !strcmp(plan.launches.items[i].kernel, "matmul_gpu");
+    cr_expect_eq(fetching, 3u, "%zu", fetching);
+    /* Two for each padding, one that turns the weights, three products; nothing is copied. */
+    cr_expect_eq(plan.launches.count, 8u, "%zu launches", plan.launches.count);
+    cr_expect_lt(plan.unshared_bytes, 9u * 2 * 20 * 20 * 8 * sizeof(float));
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+}
+
+/* All slots are working memory, which counts as written: whoever shares a byte must wait. */
+Test(plan_memory, is_waited_for)
+{
+    char wrong[KILN__WRONG] = "";
+    for (int round = 0; round < 300; round++) {
+        struct kiln__plan plan = random_plan(1 + any(25), any(60));
+        cr_assert(kiln__plan_assign_memory(&plan));
+        cr_assert(kiln__plan_find_dependencies(&plan));
+        cr_assert_eq(kiln__plan_verify_dependencies(&plan, wrong), KILN_OK, "%s", wrong);
+        kiln__plan_free(&plan);
+    }
+}
+
+static bool is_placed_before(const struct kiln__plan *plan, uint32_t a, uint32_t b)
+{
+    size_t x = plan->slots.items[a].bytes, y = plan->slots.items[b].bytes;
+    return x > y || (x == y && a < b);
+}
+
+static bool has_place(const struct kiln__slot *slot)
+{
+    return slot->storage == KILN__STORAGE_ARENA && slot->bytes && slot->first <= slot->last;
+}
+
+static size_t end_of(const struct kiln__slot *slot)
+{
+    return slot->offset + (slot->bytes + 255) / 256 * 256;
+}
+
+/* Whether a slot that has its place before `slot`, and is alive with it, is in the way of `offset`.
+ */
+static bool is_in_the_way(const struct kiln__plan *plan, uint32_t number, size_t offset)
+{
+    struct kiln__slot slot = plan->slots.items[number];
+    slot.offset = offset;
+    for (uint32_t i = 0; i < plan->slots.count; i++) {
+        const struct kiln__slot *other = &plan->slots.items[i];
+        if (is_placed_before(plan, i, number) && has_place(other) && other->first <= slot.last &&
+            slot.first <= other->last && offset < end_of(other) && other->offset < end_of(&slot))
+            return true;
+    }
+    return false;
+}
+
+/* A lower one would be 0, or the end of another slot. */
+Test(plan_memory, is_given_by_size_each_time_at_the_lowest_place)
+{
+    for (int round = 0; round < 200; round++) {
+        struct kiln__plan plan = random_plan(1 + any(60), any(120));
+        cr_assert(kiln__plan_assign_memory(&plan));
+        for (uint32_t i = 0; i < plan.slots.count; i++) {
+            const struct kiln__slot *slot = &plan.slots.items[i];
+            cr_assert(!has_place(slot) || !slot->offset || is_in_the_way(&plan, i, 0));
+            for (uint32_t k = 0; k < plan.slots.count && has_place(slot); k++) {
+                size_t at = has_place(&plan.slots.items[k]) ? end_of(&plan.slots.items[k]) : 0;
+                cr_assert(at >= slot->offset || is_in_the_way(&plan, i, at),
+                          "slot %u could lie at %zu", i, at);
+            }
+        }
+        kiln__plan_free(&plan);
+    }
+}
+
+Test(plan_memory, is_given_back_along_a_chain)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 256, 256);
+    for (int i = 0; i < 20; i++)
+        x = kiln_matmul(batch, x, x);
+    ask(batch, x);
+    struct kiln__plan plan = plan_of(batch, false);
+    check_memory(&plan);
+    cr_expect_geq(plan.unshared_bytes, 21u * 256 * 256 * 4);
+    cr_expect_leq(plan.arena_bytes, 4u * 256 * 256 * 4 + 65536);
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+}
+
+Test(plan_memory, is_a_little_even_for_a_kernel_without_elements)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 3, 0);
+    ask(batch, kiln_sum(batch, x, 1, (int[]){1}, 0));
+    struct kiln__plan plan = plan_of(batch, true);
+    cr_expect_gt(plan.arena_bytes, 0u);
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+}
+
+/* ---- steps ---- */
+
+/* u: upload, k: kernel, d: download, c: copy. */
+static void expect_steps(kiln_batch *batch, bool shared, const char *wanted)
+{
+    char found[64] = "";
+    struct kiln__plan plan = plan_of(batch, shared);
+    cr_assert_lt(plan.steps.count, sizeof found);
+    for (size_t i = 0; i < plan.steps.count; i++)
+        found[i] = "ukdc"[plan.steps.items[i].kind];
+    cr_expect_str_eq(found, wanted, "%s instead of %s", found, wanted);
+    check_memory(&plan);
+    kiln__plan_free(&plan);
+}
+
+Test(plan_steps, bring_inputs_late_and_results_early)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_vector(batch, 8), y = imagine_vector(batch, 9);
+    ask(batch, kiln_neg(batch, x));
+    ask(batch, kiln_neg(batch, y));
+    expect_steps(batch, false, "ukdukd");
+    expect_steps(batch, true, "kk");
+    kiln_batch_release(batch);
+}
+
+Test(plan_steps, work_in_the_callers_memory_once_per_value)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_vector(batch, 8), y = kiln_exp(batch, x);
+    ask(batch, y);
+    ask(batch, y);
+    ask(batch, kiln_reshape(batch, y, 2, (size_t[]){2, 4}));
+    expect_steps(batch, false, "ukddd");
+    expect_steps(batch, true, "kdd");
+    kiln_batch_release(batch);
+}
+
+Test(plan_steps, copy_inputs_that_are_asked_for)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_vector(batch, 8);
+    ask(batch, x);
+    expect_steps(batch, false, "ud");
+    expect_steps(batch, true, "d");
+    ask(batch, kiln_neg(batch, x));
+    expect_steps(batch, false, "ukdd");
+    kiln_batch_release(batch);
+}
+
+Test(plan_steps, do_nothing_for_no_elements)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_vector(batch, 0);
+    ask(batch, x);
+    expect_steps(batch, false, "");
+    expect_steps(batch, true, "");
+    kiln_batch_release(batch);
+}
+
+/* ---- what steps depend on ---- */
+
+/* "k0,1": a kernel that waits for steps 0 and 1. */
+static void expect_dependencies(kiln_batch *batch, bool shared, const char *wanted)
+{
+    struct kiln__plan plan = plan_of(batch, shared);
+    struct kiln__text found = {0};
+    for (size_t i = 0; i < plan.steps.count; i++) {
+        const struct kiln__plan_step *step = &plan.steps.items[i];
+        kiln__text_add(&found, "%s%c", i ? " " : "", "ukdc"[step->kind]);
+        for (uint32_t k = 0; k < step->dependencies; k++)
+            kiln__text_add(&found, "%s%u", k ? "," : "",
+                           plan.dependencies.items[step->first_dependency + k]);
+    }
+    cr_expect_str_eq(found.data, wanted, "%s instead of %s", found.data, wanted);
+    kiln__text_free(&found);
+    kiln__plan_free(&plan);
+}
+
+Test(plan_dependencies, are_values_and_memory_that_others_had)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_vector(batch, 8), y = imagine_vector(batch, 9);
+    ask(batch, kiln_neg(batch, x));
+    ask(batch, kiln_neg(batch, y));
+    expect_dependencies(batch, false,
+                        "u k0 d1 u1 k2,3 d4"); /* the second upload lies where x was */
+    expect_dependencies(batch, true, "k k");
+    kiln_batch_release(batch);
+}
+
+Test(plan_dependencies, leave_apart_what_shares_nothing)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 16, 16), y = imagine_matrix(batch, 16, 16);
+    kiln_tensor left = kiln_matmul(batch, x, y), right = kiln_matmul(batch, y, x);
+    ask(batch, kiln_matmul(batch, left, right));
+    expect_dependencies(batch, true, "k k k0,1");
+    expect_dependencies(batch, false, "u u k0,1 k0,1 k2,3 d4");
+    kiln_batch_release(batch);
+}
+
+/* Two sums of one input, and a result in its place: it waits for whoever reads the old content. */
+Test(plan_dependencies, let_readers_go_before_what_replaces_an_input)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine_matrix(batch, 16, 16);
+    imagine_update(batch, x);
+    kiln_tensor old = kiln__batch_tensor(batch, 1);
+    ask(batch, kiln_sum(batch, old, 1, (int[]){0}, 0));
+    ask(batch, kiln_matmul(batch, old, old));
+    expect_dependencies(batch, true, "k k k0,1");
+    kiln_batch_release(batch);
+}
+
+/* ---- kernel texts ---- */
+
+/* Structures of one kernel; `n` and `m` are only sizes, `value` only a number. */
+typedef kiln_tensor structure(kiln_batch *batch, size_t n, size_t m, double value);
+
+#define STRUCTURE(name, expression)                                                                \
+    static kiln_tensor name(kiln_batch *batch, size_t n, size_t m, double value)                   \
+    {                                                                                              \
+        kiln_tensor x = imagine_matrix(batch, n, m), y = imagine_matrix(batch, n, m);              \
+        kiln_tensor row = imagine_vector(batch, m);                                                \
+        (void)y, (void)row, (void)value;                                                           \
+        return expression;                                                                         \
+    }                                                                                              \
+    structure name
+
+STRUCTURE(adds, kiln_add(batch, x, y));
+STRUCTURE(adds_row, kiln_add(batch, x, row));
+STRUCTURE(subtracts, kiln_sub(batch, x, y));
+STRUCTURE(squares, kiln_mul(batch, x, x));
+STRUCTURE(scales, kiln_scale(batch, x, value));
+STRUCTURE(turns, kiln_add(batch, kiln_transpose(batch, x, NULL), kiln_transpose(batch, y, NULL)));
+STRUCTURE(turns_one, kiln_add(batch, kiln_transpose(batch, x, NULL),
+                              kiln_reshape(batch, y, 2, (size_t[]){m, n})));
+STRUCTURE(casts, kiln_cast(batch, x, KILN_I32));
+STRUCTURE(casts_bytes, kiln_cast(batch, x, KILN_U8));
+STRUCTURE(sums_rows, kiln_sum(batch, x, 1, (int[]){1}, 0));
+STRUCTURE(sums_columns, kiln_sum(batch, x, 1, (int[]){0}, 0));
+STRUCTURE(finds_rows, kiln_argmax(batch, x, 1, (int[]){1}, 0));
+STRUCTURE(tops_rows, kiln_max(batch, x, 1, (int[]){1}, 0));
+STRUCTURE(adds_up, kiln_tanh(batch, kiln_cumsum(batch, x, 0, 1)));
+STRUCTURE(norms_rows, kiln_sqrt(batch, kiln_sum(batch, kiln_square(batch, x), 1, (int[]){1}, 0)));
+
+static structure *const structures[] = {
+    adds,        adds_row,  subtracts,    squares,    scales,    turns,      turns_one, casts,
+    casts_bytes, sums_rows, sums_columns, finds_rows, tops_rows, norms_rows, adds_up,
+};
+enum { STRUCTURES = sizeof structures / sizeof *structures };
+
+/* The name and the text of a kernel: the first, where a long reduction takes two. */
+struct kernel {
+    struct kiln__text name, source;
+    bool wide;
+};
+
+static struct kernel kernel_of(kiln_context *context, structure *record, size_t n, size_t m,
+                               double value)
+{
+    struct kernel kernel = {.wide = false};
+    kiln_batch *batch = kiln_batch_create(context);
+    ask(batch, record(batch, n, m, value));
+    struct kiln__plan plan = plan_of(batch, true);
+    cr_assert_geq(plan.launches.count, 1u);
+    const struct kiln__launch *launch = &plan.launches.items[0];
+    kiln__codegen_name(&plan, launch, &kernel.name);
+    kiln__codegen_source(&plan, launch, false, &kernel.source);
+    kernel.wide = launch->variant.wide;
+    for (size_t i = 0; i < launch->arguments.count; i++)
+        cr_expect_neq(launch->arguments.items[i].kind, KILN__ARGUMENT_OFFSET);
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+    return kernel;
+}
+
+static bool same_text(const struct kiln__text *a, const struct kiln__text *b)
+{
+    return a->length == b->length && !memcmp(a->data, b->data, a->length);
+}
+
+static void free_kernel(struct kernel *kernel)
+{
+    kiln__text_free(&kernel->name);
+    kiln__text_free(&kernel->source);
+}
+
+static void expect_same_kernel(kiln_context *context, structure *record, size_t n, size_t m)
+{
+    struct kernel a = kernel_of(context, record, 160, 320, 2.5);
+    struct kernel b = kernel_of(context, record, n, m, -7);
+    cr_expect(same_text(&a.name, &b.name), "another name for %zu x %zu", n, m);
+    cr_expect(same_text(&a.source, &b.source), "another text for %zu x %zu", n, m);
+    free_kernel(&a);
+    free_kernel(&b);
+}
+
+Test(kernels, do_not_depend_on_sizes_and_numbers)
+{
+    for (size_t i = 0; i < STRUCTURES; i++) {
+        expect_same_kernel(imagined_cpu(), structures[i], 320, 480);
+        expect_same_kernel(imagined_cpu(), structures[i], 480, 1600);
+        expect_same_kernel(imagined_gpu(), structures[i], 320, 480);
+    }
+}
+
+/* Names are what kernels are found by: equal names must mean equal texts, and the reverse. */
+Test(kernels, have_one_name_for_one_text)
+{
+    enum { SIZES = 5, KERNELS = STRUCTURES * SIZES * 2 };
+    static const size_t sizes[SIZES][2] = {{160, 320}, {7, 13}, {1, 5000}, {2, 5000}, {100000, 3}};
+    static struct kernel kernels[KERNELS];
+    for (size_t i = 0; i < KERNELS; i++)
+        kernels[i] = kernel_of(i % 2 ? imagined_cpu() : imagined_gpu(), structures[i / 2 / SIZES],
+                               sizes[i / 2 % SIZES][0], sizes[i / 2 % SIZES][1], 3);
+    for (size_t i = 0; i < KERNELS; i++)
+        for (size_t k = 0; k < i; k++) {
+            bool names = same_text(&kernels[i].name, &kernels[k].name);
+            bool texts = same_text(&kernels[i].source, &kernels[k].source);
+            cr_assert(!names || texts, "kernels %zu and %zu share a name, not a text", k, i);
+            cr_assert(names || !texts, "kernels %zu and %zu share a text, not a name", k, i);
+        }
+    for (size_t i = 0; i < KERNELS; i++)
+        free_kernel(&kernels[i]);
+}
+
+/* Two sums of powers of one row, the second below its largest element or `value`. */
+static kiln_tensor sums_powers_twice(kiln_batch *batch, size_t n, size_t m, double value)
+{
+    kiln_tensor x = imagine_matrix(batch, n, m);
+    x = kiln_sub(batch, x, kiln_logsumexp(batch, x, 1, (int[]){1}, 1));
+    kiln_tensor top = kiln_minimum(batch, kiln_max(batch, x, 1, (int[]){1}, 1),
+                                   kiln_constant(batch, KILN_F32, value));
+    return kiln_sum(batch, kiln_exp(batch, kiln_sub(batch, x, top)), 1, (int[]){1}, 0);
+}
+
+/* Below a finite number they may be added up in one visit with what finds the largest. */
+Test(kernels, have_names_of_their_own_where_a_number_decides_their_text)
+{
+    struct kernel a = kernel_of(imagined_cpu(), sums_powers_twice, 2, 16384, 1);
+    struct kernel b = kernel_of(imagined_cpu(), sums_powers_twice, 2, 16384, -INFINITY);
+    cr_expect_not(same_text(&a.source, &b.source));
+    cr_expect_not(same_text(&a.name, &b.name));
+    free_kernel(&a);
+    free_kernel(&b);
+}
+
+Test(kernels, differ_where_their_work_differs)
+{
+    for (size_t i = 0; i < STRUCTURES; i++)
+        for (size_t k = 0; k < i; k++) {
+            struct kernel a = kernel_of(imagined_cpu(), structures[i], 160, 320, 2);
+            struct kernel b = kernel_of(imagined_cpu(), structures[k], 160, 320, 2);
+            cr_assert_not(same_text(&a.name, &b.name), "%zu and %zu", i, k);
+            cr_assert_not(same_text(&a.source, &b.source), "%zu and %zu", i, k);
+            free_kernel(&a);
+            free_kernel(&b);
+        }
+}
+
+/* Number, order, types and values: the text says what the kernel takes. */
+Test(kernels, take_the_arguments_that_launches_set)
+{
+    for (size_t i = 0; i < 2 * STRUCTURES; i++) {
+        char wrong[KILN__WRONG] = "";
+        kiln_batch *batch = kiln_batch_create(i % 2 ? imagined_cpu() : imagined_gpu());
+        ask(batch, structures[i / 2](batch, 160, 320, 2));
+        struct kiln__plan plan = plan_of(batch, true);
+        cr_expect_eq(kiln__launches_verify(&plan, wrong), KILN_OK, "structure %zu: %s", i / 2,
+                     wrong);
+        kiln__plan_free(&plan);
+        kiln_batch_release(batch);
+    }
+}
+
+/* ---- large sizes ---- */
+
+static kiln_tensor sums_many(kiln_batch *batch, size_t n, size_t m, double value)
+{
+    kiln_tensor x = kiln_broadcast(batch, imagine_matrix(batch, 1, m), 2, (size_t[]){n, m});
+    (void)value;
+    return kiln_sum(batch, x, 1, (int[]){0}, 0);
+}
+
+Test(kernels, index_with_64_bits_only_where_they_must)
+{
+    struct kernel narrow = kernel_of(imagined_gpu(), sums_many, 1 << 10, 1 << 10, 0);
+    struct kernel wide = kernel_of(imagined_gpu(), sums_many, (size_t)1 << 31, 1 << 10, 0);
+    cr_expect_not(narrow.wide);
+    cr_expect(wide.wide);
+    cr_expect_not(same_text(&narrow.name, &wide.name));
+    cr_expect(strstr(wide.source.data, "long"));
+    free_kernel(&narrow);
+    free_kernel(&wide);
+}
