@@ -272,9 +272,13 @@ fuzz_calls_sources = \
 	tests/fuzz/calls.c \
 	tests/fuzz/calls.def \
 	tests/fuzz/calls.h \
+	tests/fuzz/take.h \
 	tests/fuzz/values.c \
 	tests/fuzz/values.def \
 	tests/fuzz/values.h \
+	tests/fuzz/values_options.c \
+	tests/fuzz/values_tensors.c \
+	tests/fuzz/values_texts.c \
 	tests/fuzz/world.c \
 	tests/fuzz/world.h
 fuzz_calls_ldflags = -Wl,--wrap=clBuildProgram
@@ -312,6 +316,8 @@ tests_campaigns_allocations_SOURCES = \
 	tests/campaigns/allocations.c \
 	tests/campaigns/executor_work.c \
 	tests/campaigns/executor_work.h \
+	tests/campaigns/budget.c \
+	tests/campaigns/budget.h \
 	tests/campaigns/opencl_work.c \
 	tests/campaigns/opencl_work.h \
 	tests/campaigns/training_work.c \
@@ -349,6 +355,8 @@ tests_campaigns_opencl_failures_SOURCES = \
 	tests/campaigns/opencl_failures.c \
 	tests/campaigns/executor_work.c \
 	tests/campaigns/executor_work.h \
+	tests/campaigns/budget.c \
+	tests/campaigns/budget.h \
 	tests/campaigns/opencl_work.c \
 	tests/campaigns/opencl_work.h \
 	tests/campaigns/training_work.c \

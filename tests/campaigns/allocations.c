@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "../support/cache.h"
+#include "budget.h"
 #include "opencl_work.h"
 
 enum { PATIENCE_S = 60, PATIENCE_COLD_S = 600, NOT_RUN = 77 };

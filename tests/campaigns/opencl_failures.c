@@ -20,6 +20,7 @@
 
 #include "../support/cache.h"
 #include "../support/layer.h"
+#include "budget.h"
 #include "opencl_work.h"
 
 enum { NOT_RUN = 77, PATIENCE_S = 10, PATIENCE_SLOW_S = 120, NAMES = 64 };
