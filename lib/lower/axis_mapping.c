@@ -120,9 +120,9 @@ static uint64_t tile_bytes(const struct kiln__plan *plan, const struct kiln__gro
 static void choose_tile(const struct kiln__plan *plan, const struct kiln__group *group,
                         struct kiln__variant *variant)
 {
-    const uint64_t room = plan->options.device->info.local_memory / 2;
+    const uint64_t room = kiln__plan_device(plan, group)->info.local_memory / 2;
     const unsigned items = 1u << variant->work_group;
-    const unsigned tuned = plan->options.device->traits->edge;
+    const unsigned tuned = kiln__plan_device(plan, group)->traits->edge;
     const unsigned largest = tuned ? tuned : LARGEST_TILE;
     unsigned edge = largest < items ? largest : items;
     while (edge > SMALLEST_TILE && tile_bytes(plan, group, variant, edge) > room)
@@ -210,7 +210,7 @@ static bool has_costly_step(const struct kiln__group *group)
 static bool gathers_much(const struct kiln__plan *plan, const struct kiln__group *group,
                          const struct kiln__space *space, const struct kiln__variant *variant)
 {
-    size_t items = (size_t)plan->options.device->info.compute_units * ITEMS_AT_ONCE;
+    size_t items = (size_t)kiln__plan_device(plan, group)->info.compute_units * ITEMS_AT_ONCE;
     bool gathers = false;
     for (size_t i = 0; i < group->accesses.count; i++)
         gathers = gathers || group->accesses.items[i].kind == KILN__ACCESS_GATHER;
@@ -385,7 +385,7 @@ struct kiln__line_segments kiln__axis_mapping_segments(const struct kiln__plan *
                                                        const struct kiln__group *group,
                                                        const struct kiln__space *space)
 {
-    const struct kiln__traits *traits = plan->options.device->traits;
+    const struct kiln__traits *traits = kiln__plan_device(plan, group)->traits;
     size_t reduced = space->reduced_count;
     const bool behind = can_follow_segments(traits, group);
     const bool columns = kiln__axis_mapping_is_of_columns(group, space);
@@ -496,7 +496,7 @@ static uint64_t lane_bytes(const struct kiln__group *group, const struct kiln__v
 static void widen_group(const struct kiln__plan *plan, const struct kiln__group *group,
                         struct kiln__variant *variant)
 {
-    const struct kiln__device *device = plan->options.device;
+    const struct kiln__device *device = kiln__plan_device(plan, group);
     const uint64_t bytes = lane_bytes(group, variant), room = device->info.local_memory / 2;
     while (2u << variant->work_group <= device->traits->long_work_group &&
            2u << variant->work_group <= device->info.max_work_group &&
@@ -508,7 +508,7 @@ static void widen_group(const struct kiln__plan *plan, const struct kiln__group 
 static void choose_details(const struct kiln__plan *plan, const struct kiln__group *group,
                            const struct kiln__space *space, struct kiln__variant *variant)
 {
-    const struct kiln__traits *traits = plan->options.device->traits;
+    const struct kiln__traits *traits = kiln__plan_device(plan, group)->traits;
     bool single = variant->stage == KILN__STAGE_FINAL && !traits->chunked;
     variant->vector = single ? 1 : choose_vector(traits, group, space, variant);
     variant->aligned =
@@ -545,7 +545,7 @@ void kiln__axis_mapping_choose(const struct kiln__plan *plan, const struct kiln_
                                const struct kiln__space *space, enum kiln__stage stage,
                                struct kiln__variant *variant)
 {
-    const struct kiln__traits *traits = plan->options.device->traits;
+    const struct kiln__traits *traits = kiln__plan_device(plan, group)->traits;
     kiln__variant_start(plan, group, space, variant);
     variant->stage = stage;
     /* The last blocks of tiles overlap, which is one update too many. */

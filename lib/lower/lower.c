@@ -17,8 +17,9 @@ void kiln__variant_arithmetic(const struct kiln__device *device, struct kiln__va
 void kiln__variant_start(const struct kiln__plan *plan, const struct kiln__group *group,
                          const struct kiln__space *space, struct kiln__variant *variant)
 {
-    const struct kiln__traits *traits = plan->options.device->traits;
-    kiln__variant_arithmetic(plan->options.device, variant);
+    const struct kiln__device *device = kiln__plan_device(plan, group);
+    const struct kiln__traits *traits = device->traits;
+    kiln__variant_arithmetic(device, variant);
     variant->chunked = traits->chunked;
     variant->wide = traits->chunked || !kiln__space_is_narrow(group, space);
     variant->rank = (uint8_t)space->rank;
@@ -201,7 +202,7 @@ void kiln__launch_reads(const struct kiln__plan *plan, unsigned vector, struct k
             continue;
         variant->operands |= (uint8_t)(KILN__READS_A << k);
         variant->along[k] = KILN__CONTIGUOUS;
-        variant->chunked = plan->options.device->traits->chunked;
+        variant->chunked = kiln__plan_device(plan, group)->traits->chunked;
         variant->vector = (uint8_t)vector;
     }
 }

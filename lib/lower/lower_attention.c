@@ -119,11 +119,12 @@ static size_t choose_row_vectors(const struct kiln__plan *plan, const struct att
                                  size_t vector)
 {
     const struct kiln__attention_size *size = &attention->size;
-    const kiln_device_info *device = &plan->options.device->info;
+    const kiln_device_info *device = &kiln__plan_device(plan, attention->group)->info;
     size_t lines =
                kiln__attention_room(size->d) + kiln__attention_room(size->e) + KILN__ATTENTION_KEYS,
            vectors = 4;
-    const unsigned tuned = plan->options.device->traits->tile; /* 1 + the logarithm */
+    const unsigned tuned =
+        kiln__plan_device(plan, attention->group)->traits->tile; /* 1 + the logarithm */
     for (; vectors > 1; vectors /= 2) {
         bool many_rows = size->m * 2 > vectors * vector;
         bool many_items =
@@ -142,10 +143,10 @@ static void lower_items(struct kiln__plan *plan, uint32_t group, const void *wor
     /* else only_copies() of fuse/transposed_store.c says too much */
     assert(attention->result == KILN_F32);
     const struct kiln__attention_size *size = &attention->size;
-    size_t vector = plan->options.device->traits->vector;
+    size_t vector = kiln__plan_device(plan, attention->group)->traits->vector;
     vector = vector >= 16 ? 16 : vector >= 8 ? 8 : 4;
     while (vector > 4 && kiln__attention_local(size->d, size->e) / 4 * vector >
-                             plan->options.device->info.local_memory)
+                             kiln__plan_device(plan, attention->group)->info.local_memory)
         vector /= 2;
     size_t vectors = choose_row_vectors(plan, attention, vector);
     struct kiln__launch launch = launch_of(plan, attention, "attention_cpu", (unsigned)vector);
@@ -194,11 +195,12 @@ static size_t shape_bytes(const struct shape *shape)
 static const struct shape *choose_shape(const struct kiln__plan *plan,
                                         const struct attention *attention)
 {
-    const kiln_device_info *device = &plan->options.device->info;
+    const kiln_device_info *device = &kiln__plan_device(plan, attention->group)->info;
     size_t columns = attention->size.d > attention->size.e ? attention->size.d : attention->size.e;
     const bool batch_invariant =
         plan->fusion.graph.batch_invariant; /* keys are taken in blocks of the shape's */
-    const unsigned tuned = batch_invariant ? 0 : plan->options.device->traits->tile;
+    const unsigned tuned =
+        batch_invariant ? 0 : kiln__plan_device(plan, attention->group)->traits->tile;
     size_t groups = attention->size.batches * kiln__divide_up(attention->size.m, shapes[0].rows);
     size_t first = !batch_invariant && groups < (size_t)device->compute_units * FEW_GROUPS;
     for (size_t i = tuned ? tuned - 1 : first; i < sizeof shapes / sizeof *shapes; i++)
@@ -227,7 +229,7 @@ static void lower_groups(struct kiln__plan *plan, uint32_t group, const void *wo
              attention->result == KILN_F16    ? " -DRESULT_F16"
              : attention->result == KILN_BF16 ? " -DRESULT_BF16"
                                               : "",
-             plan->options.device->traits->emulates_fma ? " -DNO_FMA" : "");
+             kiln__plan_device(plan, attention->group)->traits->emulates_fma ? " -DNO_FMA" : "");
     launch.global[0] = kiln__divide_up(attention->size.m, shape->rows) * items;
     launch.global[1] = attention->size.batches;
     launch.local[0] = items;
@@ -259,7 +261,7 @@ static bool has_rows(const struct kiln__plan *plan, const struct attention *atte
 static bool copies_fit(const struct kiln__plan *plan, const void *work)
 {
     const struct attention *attention = work;
-    const struct kiln__device *device = plan->options.device;
+    const struct kiln__device *device = kiln__plan_device(plan, attention->group);
     if (attention->result != KILN_F32 ||
         (device->traits->tile && !plan->fusion.graph.batch_invariant))
         return false;
@@ -372,7 +374,7 @@ static bool has_pairs(const struct attention *attention)
 static bool tensor_cores_fit(const struct kiln__plan *plan, const struct attention *attention,
                              bool scaled)
 {
-    const struct kiln__device *device = plan->options.device;
+    const struct kiln__device *device = kiln__plan_device(plan, attention->group);
     const struct kiln__attention_size *size = &attention->size;
     kiln_type type = (kiln_type)attention->node->op, mask = stored_mask(plan, attention);
     if (!type || wgmma_mask(mask) < 0 || device->info.max_work_group < WGMMA_ITEMS ||
@@ -461,7 +463,8 @@ void kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
     const struct attention attention = attention_of(plan, index);
     if (attention.size.m == 0 || attention.size.e == 0 || attention.size.batches == 0)
         return;
-    const struct kiln__selection choice = kiln__select(plan, KILN__KERNEL_ATTENTION, 0, &attention);
+    const struct kiln__selection choice =
+        kiln__select(plan, group, KILN__KERNEL_ATTENTION, 0, &attention);
     kiln__lower_by(plan, index, &choice, &attention);
     if (has_scales(&attention) && !(choice.taken->traits & KILN__KERNEL_SCALES))
         kiln__lower_log_sum_exp(plan, index);

@@ -142,7 +142,7 @@ static int walked_at_once(const struct backward *backward)
 static bool wgmma_fits(const struct kiln__plan *plan, const void *work)
 {
     const struct backward *backward = work;
-    const struct kiln__device *device = plan->options.device;
+    const struct kiln__device *device = kiln__plan_device(plan, backward->group);
     const struct kiln__attention_size *size = &backward->size;
     const kiln_type type = (kiln_type)backward->node->op;
     if (!type || device->info.max_work_group < ITEMS || backward->node->attention.scale <= 0)
@@ -228,7 +228,7 @@ const struct kiln__lowering kiln__attention_gradient_rows = {.lower = lower_rows
 static struct kiln__selection lower_attention_backward_choose(const struct kiln__plan *plan,
                                                               const struct backward *backward)
 {
-    return kiln__select(plan, KILN__KERNEL_ATTENTION_GRADIENT, 0, backward);
+    return kiln__select(plan, backward->group, KILN__KERNEL_ATTENTION_GRADIENT, 0, backward);
 }
 
 static void lower_one(struct kiln__plan *plan, uint32_t index, uint32_t result)

@@ -426,7 +426,8 @@ static void add_arguments(struct table *table)
 void kiln__lower_generic(struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
-    const struct kiln__traits *traits = plan->options.device->traits;
+    const struct kiln__device *device = kiln__plan_device(plan, group);
+    const struct kiln__traits *traits = device->traits;
     size_t items = count_items(group);
     if (items == 0 || (group->kind == KILN__GROUP_ROWS && group->reduced == 0))
         return;
@@ -437,7 +438,7 @@ void kiln__lower_generic(struct kiln__plan *plan, uint32_t index)
     struct table table = {.plan = plan, .group = group, .launch = &launch};
     launch.variant = (struct kiln__variant){
         .generic = true, .vector = 1, .wide = true, .chunked = traits->chunked};
-    kiln__variant_arithmetic(plan->options.device, &launch.variant);
+    kiln__variant_arithmetic(device, &launch.variant);
     while (!traits->chunked && 1u << launch.variant.work_group < traits->work_group)
         launch.variant.work_group++;
     table.memories = list_memories(plan, group, table.slots);
@@ -455,9 +456,10 @@ uint64_t kiln__generic_work(const struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     size_t items = count_items(group);
-    uint64_t steps = 0, lanes = plan->options.device->traits->chunked
-                                    ? plan->options.device->info.compute_units
-                                    : (uint64_t)plan->options.device->info.compute_units * 256;
+    const struct kiln__device *device = kiln__plan_device(plan, group);
+    uint64_t steps = 0, lanes = device->traits->chunked
+                                    ? device->info.compute_units
+                                    : (uint64_t)device->info.compute_units * 256;
     if (!can_lower(plan, group))
         return 0;
     for (size_t i = 0; i < group->steps.count; i++) {

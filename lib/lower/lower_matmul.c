@@ -118,7 +118,7 @@ static struct kiln__product product_of(const struct kiln__plan *plan, uint32_t i
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     const struct kiln__shape *shape = &group->shape;
-    struct kiln__product product = {.batch = 1};
+    struct kiln__product product = {.device = kiln__plan_device(plan, group), .batch = 1};
     product.m = (int64_t)shape->dims[shape->rank - 2];
     product.n = (int64_t)shape->dims[shape->rank - 1];
     product.k = (int64_t)group->reduced;
@@ -142,7 +142,7 @@ static bool holds_sums(const struct kiln__plan *plan, const struct kiln__group *
                        const struct kiln__store *store)
 {
     return plan->fusion.graph.nodes.items[store->node].type == KILN_F32 &&
-           (!plan->options.device->traits->chunked || !kiln__group_has_epilogue(group) ||
+           (!kiln__plan_device(plan, group)->traits->chunked || !kiln__group_has_epilogue(group) ||
             !plan->slots.items[plan->slot_of[store->node]].in_place);
 }
 
@@ -168,7 +168,7 @@ static struct kiln__selection lower_matmul_choose(const struct kiln__plan *plan,
     unsigned needs = plain ? 0 : KILN__KERNEL_STEPS;
     needs |= plan->fusion.graph.batch_invariant ? KILN__KERNEL_BATCH_INVARIANT : 0;
     needs |= product->sums == KILN__PRODUCT_EXACT_INTEGER ? KILN__KERNEL_EXACT_INTEGERS : 0;
-    return kiln__select(plan, KILN__KERNEL_PRODUCT, needs, product);
+    return kiln__select(plan, group, KILN__KERNEL_PRODUCT, needs, product);
 }
 
 static bool is_empty(const struct kiln__group *group, const struct kiln__product *product)
@@ -176,16 +176,15 @@ static bool is_empty(const struct kiln__group *group, const struct kiln__product
     return group->stores.count == 0 || product->m == 0 || product->n == 0 || product->batch == 0;
 }
 
-uint32_t kiln__matmul_absorbed(const struct kiln__plan *plan, uint32_t index)
+uint32_t kiln__matmul_absorbed(struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     struct kiln__product product = product_of(plan, index);
-    struct kiln__plan as_tuned = *plan;
-    struct kiln__tuned_device device;
     if (product.copies == KILN__NO_GROUP || is_empty(group, &product))
         return KILN__NO_GROUP;
-    kiln__plan_tune(&as_tuned, index, &device);
-    const struct kiln__kernel_row *kernel = lower_matmul_choose(&as_tuned, group, &product).taken;
+    kiln__plan_tune(plan, index);
+    product.device = kiln__plan_device(plan, group);
+    const struct kiln__kernel_row *kernel = lower_matmul_choose(plan, group, &product).taken;
     return kernel->traits & KILN__KERNEL_IM2COL ? product.copies : KILN__NO_GROUP;
 }
 

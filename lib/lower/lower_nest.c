@@ -27,7 +27,7 @@ struct lowering {
 
 static const struct kiln__traits *traits_of(const struct lowering *lowering)
 {
-    return lowering->plan->options.device->traits;
+    return kiln__plan_device(lowering->plan, lowering->group)->traits;
 }
 
 /* ---- work-items ---- */
@@ -74,7 +74,8 @@ static size_t choose_chunk(const struct lowering *lowering)
         return kiln__chunk_size(traits, work, count_reduced(lowering));
     chunks = lowering->cut.segments < chunks ? chunks / lowering->cut.segments : 1;
     size_t chunk = kiln__divide_up(work, chunks);
-    size_t items = ITEMS_OF_UNIT * (size_t)lowering->plan->options.device->info.compute_units;
+    size_t items = ITEMS_OF_UNIT *
+                   (size_t)kiln__plan_device(lowering->plan, lowering->group)->info.compute_units;
     size_t least = lowering->group->kind == KILN__GROUP_ROWS ? LEAST_COLUMNS
                    : work >= LONG_COLUMNS * items            ? LONG_COLUMNS
                                                              : 0;
@@ -123,7 +124,7 @@ static void add_sizes(struct lowering *lowering, size_t share)
     unsigned tuned = traits_of(lowering)->stream;
     bool stream = tuned ? tuned > 1
                         : kiln__group_bytes(lowering->plan, lowering->group) >
-                              lowering->plan->options.device->info.cache;
+                              kiln__plan_device(lowering->plan, lowering->group)->info.cache;
     kiln__launch_add(launch, KILN__INDEX(count_work(lowering)), "n");
     if (variant->reduced_mapping != KILN__AXIS_NONE)
         kiln__launch_add(launch, KILN__INDEX(space->reduced_count), "reduced");

@@ -43,10 +43,9 @@ static size_t choose_classes(size_t wanted, size_t others, const struct scatter 
 /* Work-groups of others: several for each core of the largest. */
 #define GROUPS 1024
 
-static void size_launch(const struct kiln__plan *plan, const struct scatter *scatter,
+static void size_launch(const struct kiln__traits *traits, const struct scatter *scatter,
                         struct kiln__launch *launch)
 {
-    const struct kiln__traits *traits = plan->options.device->traits;
     size_t columns = traits->chunked ? STRIP : traits->work_group;
     size_t strips = kiln__divide_up(scatter->inner, columns);
     launch->dimensions = 3;
@@ -103,14 +102,15 @@ static void lower_mapping(struct kiln__plan *plan, uint32_t index, const struct 
     const struct kiln__access *values = &group->accesses.items[KILN__SCATTER_VALUES];
     const struct kiln__access *indices = &group->accesses.items[KILN__SCATTER_INDICES];
     const struct kiln__access result = {.node = group->stores.items[0].node};
-    const bool chunked = plan->options.device->traits->chunked;
+    const struct kiln__traits *traits = kiln__plan_device(plan, group)->traits;
+    const bool chunked = traits->chunked;
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE, .group = index};
     launch.file = chunked ? "scatter" : "scatter_gpu";
     launch.kernel = "scatter";
     launch.variant.wide = true;
     kiln__launch_reads(plan, 1, &launch);
     launch.bytes = bytes_of(plan, group, scatter, to - from);
-    size_launch(plan, scatter, &launch);
+    size_launch(traits, scatter, &launch);
     const struct kiln__type_row *type = type_of(plan, result.node);
     const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
     const uint8_t mode = nodes[result.node].op;
@@ -139,7 +139,7 @@ void kiln__lower_scatter(struct kiln__plan *plan, uint32_t index)
     const struct scatter scatter = scatter_of(plan, group);
     if (scatter.extent == 0)
         return;
-    size_t most = plan->options.device->traits->chunked ? scatter.count : BLOCK;
+    size_t most = kiln__plan_device(plan, group)->traits->chunked ? scatter.count : BLOCK;
     for (size_t from = 0; from < scatter.count; from += most) {
         size_t left = scatter.count - from;
         lower_mapping(plan, index, &scatter, from, from + (left < most ? left : most));

@@ -14,6 +14,7 @@
 
 struct sort {
     struct kiln__plan *plan;
+    const struct kiln__traits *traits;
     uint32_t group;
     size_t lines, extent, padded; /* the extent, up to a power of two */
 };
@@ -27,7 +28,7 @@ static struct kiln__launch launch_of(const struct sort *sort, const char *kernel
     const uint32_t order = group->stores.items[0].node;
     const uint32_t slots[] = {plan->slot_of[values->node], plan->slot_of[order]};
     const bool descending = plan->fusion.graph.nodes.items[order].op == KILN__SORT_DESCENDING;
-    const struct kiln__traits *traits = plan->options.device->traits;
+    const struct kiln__traits *traits = sort->traits;
     const char *type = kiln__type_row(node->type)->device;
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE, .group = sort->group};
     launch.file = "sort";
@@ -63,7 +64,7 @@ static void lower_blocks(const struct sort *sort, bool merges)
 static void lower_pass(const struct sort *sort, size_t apart, bool turned)
 {
     struct kiln__launch launch = launch_of(sort, "sort_pass");
-    const size_t span = sort->plan->options.device->traits->chunked ? BLOCK : 1;
+    const size_t span = sort->traits->chunked ? BLOCK : 1;
     launch.global[0] = sort->lines * (sort->padded / 2 / span);
     KILN__LAUNCH_INDICES(&launch, (int64_t)sort->extent, (int64_t)sort->padded, (int64_t)apart,
                          (int64_t)turned);
@@ -75,7 +76,12 @@ void kiln__lower_sort(struct kiln__plan *plan, uint32_t index)
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     if (group->stores.count == 0 || kiln__shape_count(&group->shape) == 0)
         return;
-    struct sort sort = {plan, index, 1, group->shape.dims[group->shape.rank - 1], 2};
+    struct sort sort = {.plan = plan,
+                        .traits = kiln__plan_device(plan, group)->traits,
+                        .group = index,
+                        .lines = 1,
+                        .extent = group->shape.dims[group->shape.rank - 1],
+                        .padded = 2};
     sort.lines = kiln__shape_count(&group->shape) / sort.extent;
     while (sort.padded < sort.extent)
         sort.padded *= 2;

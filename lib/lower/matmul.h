@@ -53,6 +53,7 @@ struct kiln__im2col {
 /* c[b] = a[b] b[b] for each b of `batch`; c is dense. Where the group has an epilogue, c may hold
  * sums before, and then what the epilogue makes of them. */
 struct kiln__product {
+    const struct kiln__device *device; /* with the tuned values of its workload */
     int64_t m, n, k, batch;
     struct kiln__matrix a, b, c;
     uint8_t result;  /* as in kiln__variant */
@@ -87,7 +88,7 @@ enum kiln__clblast_argument {
 };
 
 /* The group that product `index` absorbs, computing it as it loads; or KILN__NO_GROUP. */
-uint32_t kiln__matmul_absorbed(const struct kiln__plan *plan, uint32_t index);
+uint32_t kiln__matmul_absorbed(struct kiln__plan *plan, uint32_t index);
 
 /* Where what group `copies` brings to the first operand lies otherwise: rows of as many elements as
  * one of the copy has, which is a column of a transposed operand. KILN__NO_GROUP: where the rows of

@@ -15,11 +15,12 @@ static void matmul_cpu_pack(struct kiln__plan *plan, uint32_t group,
                             const struct kiln__matrix *packed, int64_t panels)
 {
     struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_packed", "matmul_pack_b");
-    struct kiln__extras extras = {.b = &product->b, .vector = kiln__cpu_tiles(plan)->vector};
+    struct kiln__extras extras = {.b = &product->b,
+                                  .vector = kiln__cpu_tiles(product->device)->vector};
     if (product->k == 0)
         return;
     snprintf(launch.options, sizeof launch.options, "%s", options);
-    kiln__product_range(&launch, panels, kiln__div_up(product->k, kiln__cpu_depth(plan)),
+    kiln__product_range(&launch, panels, kiln__div_up(product->k, kiln__cpu_depth(product->device)),
                         product->b.batch ? product->batch : 1);
     kiln__launch_memory(&launch, product->b.slot);
     kiln__launch_memory(&launch, packed->slot);
@@ -45,7 +46,7 @@ static struct kiln__matrix pack_panels(struct kiln__plan *plan, uint32_t group,
                                        const struct kiln__product *product,
                                        struct kiln__launch *launch)
 {
-    const struct kiln__cpu_tiles *tiles = kiln__cpu_panels(plan, product->n);
+    const struct kiln__cpu_tiles *tiles = kiln__cpu_panels(product->device, product->n);
     int64_t columns = tiles->packed_vectors * tiles->vector;
     int64_t panels = kiln__div_up(product->n, columns), size = panels * product->k * columns;
     struct kiln__matrix packed =
@@ -54,9 +55,9 @@ static struct kiln__matrix pack_panels(struct kiln__plan *plan, uint32_t group,
     snprintf(launch->options, sizeof launch->options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DPACK_DEPTH=%d",
              (int)tiles->vector, (int)tiles->packed_rows, (int)tiles->packed_vectors,
-             (int)kiln__cpu_depth(plan), (int)kiln__cpu_depth(plan));
+             (int)kiln__cpu_depth(product->device), (int)kiln__cpu_depth(product->device));
     matmul_cpu_pack(plan, group, product, launch->options, &packed, panels);
-    set_lines(launch, kiln__cpu_lines(plan, product, tiles->packed_rows));
+    set_lines(launch, kiln__cpu_lines(product, tiles->packed_rows));
     return packed;
 }
 
@@ -75,14 +76,14 @@ static void add_packed(struct kiln__launch *launch, const struct kiln__product *
 static void lower_packed(struct kiln__plan *plan, uint32_t group, const void *work)
 {
     const struct kiln__product *product = work;
-    const struct kiln__cpu_tiles *tiles = kiln__cpu_panels(plan, product->n);
+    const struct kiln__cpu_tiles *tiles = kiln__cpu_panels(product->device, product->n);
     struct kiln__cpu_walk walk = {tiles->packed_rows, tiles->packed_vectors, NEAR_PANELS,
-                                  kiln__cpu_lines(plan, product, tiles->packed_rows), false};
+                                  kiln__cpu_lines(product, tiles->packed_rows), false};
     int64_t panels = kiln__div_up(product->n, walk.vectors * tiles->vector), rows, item_panels;
     struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_packed", "matmul_packed");
     struct kiln__matrix packed = pack_panels(plan, group, product, &launch);
     struct kiln__extras extras = {.a = &product->a, .product = product, .vector = tiles->vector};
-    kiln__cpu_share_tiles(plan, product, panels, &walk, &rows, &item_panels);
+    kiln__cpu_share_tiles(product, panels, &walk, &rows, &item_panels);
     kiln__product_range(&launch, kiln__div_up(panels, item_panels), kiln__div_up(product->m, rows),
                         product->batch);
     add_packed(&launch, product, &packed);
@@ -101,24 +102,28 @@ const struct kiln__lowering kiln__matmul_packed = {.lower = lower_packed};
 static bool few_fits(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__product *product = work;
-    int64_t lines = FEW_TILES * kiln__cpu_tiles(plan)->vector;
-    return product->m <= lines &&
-           (uint64_t)(lines * kiln__cpu_depth(plan)) * 4 <= plan->options.device->info.local_memory;
+    (void)plan;
+    int64_t lines = FEW_TILES * kiln__cpu_tiles(product->device)->vector;
+    return product->m <= lines && (uint64_t)(lines * kiln__cpu_depth(product->device)) * 4 <=
+                                      product->device->info.local_memory;
 }
 
 /* Whether panels are packed once, and are worth it. */
 static bool has_panels(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__product *product = work;
-    return product->b.frozen && product->n > 2 * kiln__cpu_tiles(plan)->vector &&
+    (void)plan;
+    return product->b.frozen && product->n > 2 * kiln__cpu_tiles(product->device)->vector &&
            product->n * product->k * (int64_t)sizeof(float) >= FEW_BYTES;
 }
 
 static void lower_few(struct kiln__plan *plan, uint32_t group, const void *work)
 {
     const struct kiln__product *product = work;
-    int64_t vector = kiln__cpu_tiles(plan)->vector, vectors = kiln__div_up(product->n, vector);
-    int64_t items = kiln__cpu_units(plan) * kiln__cpu_share(plan, FEW_ITEMS) / product->batch;
+    int64_t vector = kiln__cpu_tiles(product->device)->vector,
+            vectors = kiln__div_up(product->n, vector);
+    int64_t items = kiln__cpu_units(product->device) * kiln__cpu_share(product->device, FEW_ITEMS) /
+                    product->batch;
     int64_t item_vectors = kiln__div_up(vectors, kiln__least(vectors, kiln__most(1, items)));
     struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_packed", "matmul_few");
     struct kiln__matrix packed = pack_panels(plan, group, product, &launch);
@@ -143,11 +148,12 @@ const struct kiln__lowering kiln__matmul_few = {
 static bool im2col_fit(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__product *product = work;
-    const struct kiln__cpu_tiles *tiles = kiln__cpu_tiles(plan);
+    (void)plan;
+    const struct kiln__cpu_tiles *tiles = kiln__cpu_tiles(product->device);
     uint64_t lines =
         (uint64_t)kiln__most(tiles->packed_rows, tiles->narrow_rows) * (PATCH_DEPTH + 16);
     return product->copies != KILN__NO_GROUP && product->a.column == 1 &&
-           lines * sizeof(float) <= plan->options.device->info.local_memory;
+           lines * sizeof(float) <= product->device->info.local_memory;
 }
 
 static void add_levels(struct kiln__launch *launch, const struct kiln__im2col *im2col)
@@ -161,14 +167,15 @@ static void add_levels(struct kiln__launch *launch, const struct kiln__im2col *i
 static void lower_im2col(struct kiln__plan *plan, uint32_t group, const void *work)
 {
     const struct kiln__product *product = work;
-    const struct kiln__cpu_tiles *tiles = kiln__cpu_tiles(plan);
+    const struct kiln__cpu_tiles *tiles = kiln__cpu_tiles(product->device);
     bool wide = product->n > tiles->small_vectors * tiles->vector;
-    tiles = wide ? kiln__cpu_panels(plan, product->n) : tiles;
+    tiles = wide ? kiln__cpu_panels(product->device, product->n) : tiles;
     bool narrow = product->n <= tiles->vector;
     int64_t vectors = wide ? tiles->packed_vectors : narrow ? 1 : tiles->small_vectors;
     int64_t tile = wide ? tiles->packed_rows : narrow ? tiles->narrow_rows : tiles->small_rows;
     int64_t columns = vectors * tiles->vector, panels = kiln__div_up(product->n, columns);
-    bool deep = product->k > kiln__cpu_depth(plan) && !plan->fusion.graph.batch_invariant;
+    bool deep =
+        product->k > kiln__cpu_depth(product->device) && !plan->fusion.graph.batch_invariant;
     struct kiln__im2col im2col;
     struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_im2col", "matmul_im2col");
     kiln__plan_im2col(plan, product, product->copies, &im2col);
@@ -176,10 +183,12 @@ static void lower_im2col(struct kiln__plan *plan, uint32_t group, const void *wo
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DPACK_DEPTH=%d",
              (int)tiles->vector, (int)tile, (int)vectors,
-             (int)(deep ? PATCH_DEPTH : kiln__cpu_depth(plan)), (int)kiln__cpu_depth(plan));
+             (int)(deep ? PATCH_DEPTH : kiln__cpu_depth(product->device)),
+             (int)kiln__cpu_depth(product->device));
     matmul_cpu_pack(plan, group, product, launch.options, &packed, panels);
     set_lines(&launch, tile > POINTED_ROWS ? tile : 0);
-    int64_t items = kiln__cpu_units(plan) * kiln__cpu_share(plan, KILN__CPU_ITEMS);
+    int64_t items =
+        kiln__cpu_units(product->device) * kiln__cpu_share(product->device, KILN__CPU_ITEMS);
     int64_t rows = kiln__round_up(kiln__div_up(product->m, items), tile);
     rows = kiln__least(rows, kiln__most(1, PATCH_BYTES / 4 / product->n / tile) * tile);
     struct kiln__extras extras = {.product = product, .vector = tiles->vector};
@@ -201,8 +210,9 @@ const struct kiln__lowering kiln__matmul_im2col = {.fits = im2col_fit, .lower = 
 static bool small_suits(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__product *product = work;
+    (void)plan;
     double operations = (double)product->m * (double)product->n * (double)product->k;
-    return product->n <= 2 * kiln__cpu_tiles(plan)->vector ||
+    return product->n <= 2 * kiln__cpu_tiles(product->device)->vector ||
            (operations <= 1 << 24 && !has_panels(plan, product));
 }
 
@@ -225,24 +235,23 @@ static void share_small(const struct kiln__product *product, int64_t panels, int
 
 /* Whether local memory has room for a panel, and for lines of a if something is made of it. Blocks
  * are as deep for all products: that decides in which order they add up. */
-static bool has_room(const struct kiln__plan *plan, const struct kiln__product *product,
-                     int64_t columns, int64_t rows)
+static bool has_room(const struct kiln__product *product, int64_t columns, int64_t rows)
 {
-    int64_t depth = kiln__cpu_depth(plan), lines = product->a.computed ? rows : 0;
-    return (uint64_t)(columns * depth + lines * kiln__cpu_line(plan)) * sizeof(float) <=
-           plan->options.device->info.local_memory;
+    int64_t depth = kiln__cpu_depth(product->device), lines = product->a.computed ? rows : 0;
+    return (uint64_t)(columns * depth + lines * kiln__cpu_line(product->device)) * sizeof(float) <=
+           product->device->info.local_memory;
 }
 
 static void add_small(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
                       const struct kiln__cpu_walk *walk, int64_t rows, int64_t item_panels)
 {
-    int64_t vector = kiln__cpu_tiles(plan)->vector;
+    int64_t vector = kiln__cpu_tiles(product->device)->vector;
     int64_t panels = kiln__div_up(product->n, walk->vectors * vector);
     struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_small", "matmul_small");
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DPANELS=%d -DLINES=%d",
-             (int)vector, (int)walk->tile, (int)walk->vectors, (int)kiln__cpu_depth(plan),
-             (int)walk->panels, (int)walk->lines);
+             (int)vector, (int)walk->tile, (int)walk->vectors,
+             (int)kiln__cpu_depth(product->device), (int)walk->panels, (int)walk->lines);
     struct kiln__extras extras = {
         .a = &product->a, .b = &product->b, .product = product, .vector = vector};
     kiln__product_range(&launch, kiln__div_up(panels, item_panels), kiln__div_up(product->m, rows),
@@ -259,15 +268,16 @@ static void add_small(struct kiln__plan *plan, uint32_t group, const struct kiln
 static void lower_small(struct kiln__plan *plan, uint32_t group, const void *work)
 {
     const struct kiln__product *product = work;
-    const struct kiln__cpu_tiles *tiles = kiln__cpu_tiles(plan);
+    const struct kiln__cpu_tiles *tiles = kiln__cpu_tiles(product->device);
     bool narrow = product->n <= tiles->vector ||
-                  !has_room(plan, product, tiles->small_vectors * tiles->vector, tiles->small_rows);
+                  !has_room(product, tiles->small_vectors * tiles->vector, tiles->small_rows);
     int64_t vectors = narrow ? 1 : tiles->small_vectors;
     int64_t tile = narrow ? tiles->narrow_rows : tiles->small_rows;
-    while (tile > 1 && !has_room(plan, product, vectors * tiles->vector, tile))
+    while (tile > 1 && !has_room(product, vectors * tiles->vector, tile))
         tile /= 2;
     int64_t panels = kiln__div_up(product->n, vectors * tiles->vector), rows, item_panels;
-    share_small(product, panels, tile, kiln__cpu_units(plan) * kiln__cpu_share(plan, 1), &rows,
+    share_small(product, panels, tile,
+                kiln__cpu_units(product->device) * kiln__cpu_share(product->device, 1), &rows,
                 &item_panels);
     struct kiln__cpu_walk walk = {tile, vectors, 1, product->a.computed ? tile : 0, true};
     add_small(plan, group, product, &walk, rows, item_panels);
@@ -278,17 +288,18 @@ const struct kiln__lowering kiln__matmul_small = {.suits = small_suits, .lower =
 /* ---- single: one launch, whose items pack panels of their own ---- */
 
 /* Panels that half of the local memory holds. */
-static int64_t single_panels(const struct kiln__plan *plan, const struct kiln__cpu_tiles *tiles)
+static int64_t single_panels(const struct kiln__device *device, const struct kiln__cpu_tiles *tiles)
 {
-    int64_t room = (int64_t)plan->options.device->info.local_memory / 2 / 4;
+    int64_t room = (int64_t)device->info.local_memory / 2 / 4;
     return kiln__least(NEAR_PANELS,
-                       room / (tiles->packed_vectors * tiles->vector * kiln__cpu_depth(plan)));
+                       room / (tiles->packed_vectors * tiles->vector * kiln__cpu_depth(device)));
 }
 
 static bool single_fits(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__product *product = work;
-    return single_panels(plan, kiln__cpu_panels(plan, product->n)) > 0;
+    (void)plan;
+    return single_panels(product->device, kiln__cpu_panels(product->device, product->n)) > 0;
 }
 
 /* Up to where the launch that is saved takes longer than panels that several items pack; what may
@@ -304,12 +315,12 @@ static bool single_suits(const struct kiln__plan *plan, const void *work)
 static void lower_single(struct kiln__plan *plan, uint32_t group, const void *work)
 {
     const struct kiln__product *product = work;
-    const struct kiln__cpu_tiles *tiles = kiln__cpu_panels(plan, product->n);
+    const struct kiln__cpu_tiles *tiles = kiln__cpu_panels(product->device, product->n);
     struct kiln__cpu_walk walk = {tiles->packed_rows, tiles->packed_vectors,
-                                  single_panels(plan, tiles),
-                                  kiln__cpu_lines(plan, product, tiles->packed_rows), true};
+                                  single_panels(product->device, tiles),
+                                  kiln__cpu_lines(product, tiles->packed_rows), true};
     int64_t panels = kiln__div_up(product->n, walk.vectors * tiles->vector), rows, item_panels;
-    kiln__cpu_share_tiles(plan, product, panels, &walk, &rows, &item_panels);
+    kiln__cpu_share_tiles(product, panels, &walk, &rows, &item_panels);
     add_small(plan, group, product, &walk, rows, item_panels);
 }
 

@@ -15,19 +15,19 @@ struct kiln__cpu_tiles {
 
 /* The device's, and those of panels for a result of `n` columns, of which the last panel may have
  * few: they depend on nothing else, since panels are kept for products of any number of rows. */
-const struct kiln__cpu_tiles *kiln__cpu_tiles(const struct kiln__plan *plan);
-const struct kiln__cpu_tiles *kiln__cpu_panels(const struct kiln__plan *plan, int64_t n);
+const struct kiln__cpu_tiles *kiln__cpu_tiles(const struct kiln__device *device);
+const struct kiln__cpu_tiles *kiln__cpu_panels(const struct kiln__device *device, int64_t n);
 
 /* Lines of k that are added up before others: for all products, whatever else is chosen for them,
  * so that this decides the order in which they add up. */
-int64_t kiln__cpu_depth(const struct kiln__plan *plan);
+int64_t kiln__cpu_depth(const struct kiln__device *device);
 
 /* Floats from a copied row of a to the next one. */
-int64_t kiln__cpu_line(const struct kiln__plan *plan);
+int64_t kiln__cpu_line(const struct kiln__device *device);
 
 /* Compute units, and work-items for each of them. */
-int64_t kiln__cpu_units(const struct kiln__plan *plan);
-int64_t kiln__cpu_share(const struct kiln__plan *plan, int64_t usual);
+int64_t kiln__cpu_units(const struct kiln__device *device);
+int64_t kiln__cpu_share(const struct kiln__device *device, int64_t usual);
 #define KILN__CPU_ITEMS 2 /* so that a late unit leaves less behind */
 
 /* How an item walks its part: `panels` of b at once, `lines` of a copied at once. */
@@ -37,13 +37,11 @@ struct kiln__cpu_walk {
 };
 
 /* How many rows and panels an item has. */
-void kiln__cpu_share_tiles(const struct kiln__plan *plan, const struct kiln__product *product,
-                           int64_t panels, const struct kiln__cpu_walk *walk, int64_t *rows,
-                           int64_t *item_panels);
+void kiln__cpu_share_tiles(const struct kiln__product *product, int64_t panels,
+                           const struct kiln__cpu_walk *walk, int64_t *rows, int64_t *item_panels);
 
 /* Rows of a that are copied at once. */
-int64_t kiln__cpu_lines(const struct kiln__plan *plan, const struct kiln__product *product,
-                        int64_t tile);
+int64_t kiln__cpu_lines(const struct kiln__product *product, int64_t tile);
 
 /* Append the memory of three; a matrix's offset and all strides, as most kernels take an operand;
  * its offset, and the two strides that a kernel takes. */

@@ -13,37 +13,38 @@ static int few_rows(int64_t m)
 }
 
 /* The longest strip of sums in local memory: the longer the better, half of the memory at most. */
-static int strip_of(const struct kiln__plan *plan, int rows)
+static int strip_of(const struct kiln__device *device, int rows)
 {
     int strip = 4096;
-    while (strip > 256 &&
-           (uint64_t)rows * (uint64_t)strip * 4 > plan->options.device->info.local_memory / 2)
+    while (strip > 256 && (uint64_t)rows * (uint64_t)strip * 4 > device->info.local_memory / 2)
         strip /= 2;
     return strip;
 }
 
-static void skinny_options(const struct kiln__plan *plan, int rows, struct kiln__launch *launch)
+static void skinny_options(const struct kiln__device *device, int rows, struct kiln__launch *launch)
 {
     snprintf(launch->options, sizeof launch->options, "-DVECTOR=%d -DROWS=%d -DSTRIP=%d",
-             (int)kiln__cpu_tiles(plan)->vector, rows, strip_of(plan, rows));
+             (int)kiln__cpu_tiles(device)->vector, rows, strip_of(device, rows));
 }
 
-static bool is_skinny(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool is_skinny(const struct kiln__product *product)
 {
-    return product->m <= 8 && product->b.column == 1 && product->n >= kiln__cpu_tiles(plan)->vector;
+    return product->m <= 8 && product->b.column == 1 &&
+           product->n >= kiln__cpu_tiles(product->device)->vector;
 }
 
 /* One column from a transposed matrix is one row the other way round. */
-static bool is_skinny_swapped(const struct kiln__plan *plan, const struct kiln__product *product)
+static bool is_skinny_swapped(const struct kiln__product *product)
 {
     return product->n == 1 && product->a.row == 1 && product->c.row == 1 &&
-           product->m >= kiln__cpu_tiles(plan)->vector;
+           product->m >= kiln__cpu_tiles(product->device)->vector;
 }
 
 static bool skinny_fits(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__product *product = work;
-    return is_skinny(plan, product) || is_skinny_swapped(plan, product);
+    (void)plan;
+    return is_skinny(product) || is_skinny_swapped(product);
 }
 
 static bool skinny_suits(const struct kiln__plan *plan, const void *work)
@@ -77,12 +78,13 @@ static struct kiln__product swapped(const struct kiln__product *product)
 static void sum_splits(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
                        const struct kiln__product *given, uint32_t sums, int64_t splits)
 {
-    int64_t vector = kiln__cpu_tiles(plan)->vector;
-    int64_t share = kiln__div_up(product->n, kiln__most(1, kiln__cpu_units(plan) / product->m));
+    int64_t vector = kiln__cpu_tiles(product->device)->vector;
+    int64_t share =
+        kiln__div_up(product->n, kiln__most(1, kiln__cpu_units(product->device) / product->m));
     int64_t columns = kiln__most(256, kiln__round_up(share, vector));
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny_sum");
-    skinny_options(plan, few_rows(product->m), &launch);
+    skinny_options(product->device, few_rows(product->m), &launch);
     kiln__product_range(&launch, kiln__div_up(product->n, columns), product->m, product->batch);
     struct kiln__extras extras = {.product = given, .vector = vector};
     kiln__launch_memory(&launch, sums);
@@ -90,7 +92,7 @@ static void sum_splits(struct kiln__plan *plan, uint32_t group, const struct kil
     KILN__LAUNCH_INDICES(&launch, product->m, product->n, splits);
     kiln__launch_offset(&launch, sums, 0, sizeof(float));
     kiln__cpu_add_strides(&launch, &product->c, product->c.row, product->c.batch);
-    KILN__LAUNCH_INDICES(&launch, columns, !is_skinny(plan, given));
+    KILN__LAUNCH_INDICES(&launch, columns, !is_skinny(given));
     kiln__plan_product(plan, &extras, &launch);
 }
 
@@ -98,26 +100,26 @@ static void sum_splits(struct kiln__plan *plan, uint32_t group, const struct kil
 static int64_t choose_depth(const struct kiln__plan *plan, const struct kiln__product *product,
                             int64_t strips)
 {
-    int64_t splits = kiln__div_up(kiln__cpu_units(plan) * 4, strips * product->batch);
-    int64_t tuned = plan->options.device->traits->splits;
+    int64_t splits = kiln__div_up(kiln__cpu_units(product->device) * 4, strips * product->batch);
+    int64_t tuned = product->device->traits->splits;
     splits = tuned ? tuned : kiln__most(1, kiln__least(splits, product->k / 64));
-    return plan->fusion.graph.batch_invariant ? kiln__cpu_depth(plan)
+    return plan->fusion.graph.batch_invariant ? kiln__cpu_depth(product->device)
                                               : kiln__most(1, kiln__div_up(product->k, splits));
 }
 
 static void lower_skinny(struct kiln__plan *plan, uint32_t group, const void *work)
 {
     const struct kiln__product *given = work;
-    const bool is_swapped = !is_skinny(plan, given);
+    const bool is_swapped = !is_skinny(given);
     const struct kiln__product product = is_swapped ? swapped(given) : *given;
-    int64_t vector = kiln__cpu_tiles(plan)->vector, m = product.m, n = product.n;
-    int64_t strips = kiln__div_up(n, strip_of(plan, few_rows(m)));
+    int64_t vector = kiln__cpu_tiles(product.device)->vector, m = product.m, n = product.n;
+    int64_t strips = kiln__div_up(n, strip_of(product.device, few_rows(m)));
     int64_t columns = kiln__round_up(kiln__div_up(n, strips), vector);
     strips = kiln__div_up(n, columns);
     int64_t depth = choose_depth(plan, &product, strips);
     int64_t splits = kiln__most(1, kiln__div_up(product.k, depth));
     struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny");
-    skinny_options(plan, few_rows(m), &launch);
+    skinny_options(product.device, few_rows(m), &launch);
     struct kiln__matrix out = product.c;
     if (splits > 1) {
         out = kiln__cpu_scratch(plan, product.batch * splits * m * n);
@@ -160,12 +162,12 @@ static void lower_dots(struct kiln__plan *plan, uint32_t group, const void *work
     struct kiln__matrix g = columns ? product->a : product->b;
     f.across = g.across = false;
     struct kiln__extras extras = {
-        .a = &f, .b = &g, .product = product, .vector = kiln__cpu_tiles(plan)->vector};
+        .a = &f, .b = &g, .product = product, .vector = kiln__cpu_tiles(product->device)->vector};
     /* About 4 items per unit, of 16 rows and more. */
-    int64_t items = kiln__cpu_units(plan) * kiln__cpu_share(plan, 4);
+    int64_t items = kiln__cpu_units(product->device) * kiln__cpu_share(product->device, 4);
     int64_t item = kiln__most(16, kiln__round_up(kiln__div_up(many * product->batch, items), 8));
     struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_skinny", "matmul_dots");
-    skinny_options(plan, few_rows(few), &launch);
+    skinny_options(product->device, few_rows(few), &launch);
     kiln__product_range(&launch, kiln__div_up(many, item), product->batch, 1);
     kiln__cpu_add_memory(&launch, f.slot, g.slot, product->c.slot);
     KILN__LAUNCH_INDICES(&launch, few, many, product->k);

@@ -4,11 +4,6 @@
 
 #include <math.h>
 
-static const struct kiln__traits *traits_of(const struct kiln__plan *plan)
-{
-    return plan->options.device->traits;
-}
-
 /* ---- tiles ---- */
 
 /* For each width the usual ones first, then others that may be chosen by number. */
@@ -18,21 +13,21 @@ static const struct kiln__cpu_tiles tile_table[] = {
     {8, 4, 2, 4, 2, 4, 1.30},   {4, 4, 2, 4, 2, 8, 1.00}};
 #define TILES_END (tile_table + sizeof tile_table / sizeof *tile_table)
 
-const struct kiln__cpu_tiles *kiln__cpu_tiles(const struct kiln__plan *plan)
+const struct kiln__cpu_tiles *kiln__cpu_tiles(const struct kiln__device *device)
 {
     const struct kiln__cpu_tiles *tiles = tile_table;
-    while (tiles->vector > traits_of(plan)->vector && tiles->vector > 4)
+    while (tiles->vector > device->traits->vector && tiles->vector > 4)
         tiles++;
     const struct kiln__cpu_tiles *other =
-        tiles + (traits_of(plan)->tile ? traits_of(plan)->tile - 1 : 0);
+        tiles + (device->traits->tile ? device->traits->tile - 1 : 0);
     return other < TILES_END && other->vector == tiles->vector ? other : tiles;
 }
 
-const struct kiln__cpu_tiles *kiln__cpu_panels(const struct kiln__plan *plan, int64_t n)
+const struct kiln__cpu_tiles *kiln__cpu_panels(const struct kiln__device *device, int64_t n)
 {
-    const struct kiln__cpu_tiles *tiles = kiln__cpu_tiles(plan), *best = tiles;
+    const struct kiln__cpu_tiles *tiles = kiln__cpu_tiles(device), *best = tiles;
     double least_cost = INFINITY;
-    for (; !traits_of(plan)->tile && tiles < TILES_END && tiles->vector == best->vector; tiles++) {
+    for (; !device->traits->tile && tiles < TILES_END && tiles->vector == best->vector; tiles++) {
         double cost =
             (double)kiln__round_up(n, tiles->packed_vectors * tiles->vector) * tiles->pace;
         if (cost >= least_cost)
@@ -43,24 +38,24 @@ const struct kiln__cpu_tiles *kiln__cpu_panels(const struct kiln__plan *plan, in
     return best;
 }
 
-int64_t kiln__cpu_depth(const struct kiln__plan *plan)
+int64_t kiln__cpu_depth(const struct kiln__device *device)
 {
-    return traits_of(plan)->depth ? traits_of(plan)->depth : 256;
+    return device->traits->depth ? device->traits->depth : 256;
 }
 
-int64_t kiln__cpu_line(const struct kiln__plan *plan)
+int64_t kiln__cpu_line(const struct kiln__device *device)
 {
-    return kiln__cpu_depth(plan) + 16;
+    return kiln__cpu_depth(device) + 16;
 }
 
-int64_t kiln__cpu_share(const struct kiln__plan *plan, int64_t usual)
+int64_t kiln__cpu_share(const struct kiln__device *device, int64_t usual)
 {
-    return traits_of(plan)->share ? traits_of(plan)->share : usual;
+    return device->traits->share ? device->traits->share : usual;
 }
 
-int64_t kiln__cpu_units(const struct kiln__plan *plan)
+int64_t kiln__cpu_units(const struct kiln__device *device)
 {
-    return kiln__most(1, plan->options.device->info.compute_units);
+    return kiln__most(1, device->info.compute_units);
 }
 
 /* ---- shares ---- */
@@ -69,18 +64,18 @@ int64_t kiln__cpu_units(const struct kiln__plan *plan)
 
 /* Which shares leave the least to the unit with the most of them, in cycles of a line of k: of a
  * tile's product, of packing a line of a panel and of copying one of a tile. */
-void kiln__cpu_share_tiles(const struct kiln__plan *plan, const struct kiln__product *product,
-                           int64_t panels, const struct kiln__cpu_walk *walk, int64_t *rows,
-                           int64_t *item_panels)
+void kiln__cpu_share_tiles(const struct kiln__product *product, int64_t panels,
+                           const struct kiln__cpu_walk *walk, int64_t *rows, int64_t *item_panels)
 {
-    const int64_t units = kiln__cpu_units(plan),
+    const int64_t units = kiln__cpu_units(product->device),
                   tiles = kiln__most(1, kiln__div_up(product->m, walk->tile));
     const int64_t fewest = kiln__div_up(tiles, BLOCK_TILES);
     int64_t least_cost = INT64_MAX;
     *rows = tiles * walk->tile;
     *item_panels = panels;
     for (int64_t blocks = fewest; blocks <= kiln__least(tiles, fewest + units * 2); blocks++) {
-        for (int64_t items = 1; items <= kiln__cpu_share(plan, KILN__CPU_ITEMS); items++) {
+        for (int64_t items = 1; items <= kiln__cpu_share(product->device, KILN__CPU_ITEMS);
+             items++) {
             int64_t wanted = kiln__div_up(units * items, blocks * product->batch);
             int64_t share = kiln__div_up(panels, kiln__least(panels, wanted));
             int64_t high = kiln__div_up(tiles, blocks);
@@ -100,11 +95,11 @@ void kiln__cpu_share_tiles(const struct kiln__plan *plan, const struct kiln__pro
 /* Rows of a that are copied at once: none if they are contiguous; of contiguous columns as many as
  * make whole vectors and, nearly, whole tiles; at least a tile of what has to be made. */
 #define WHOLE_LINES 48
-int64_t kiln__cpu_lines(const struct kiln__plan *plan, const struct kiln__product *product,
-                        int64_t tile)
+int64_t kiln__cpu_lines(const struct kiln__product *product, int64_t tile)
 {
     const struct kiln__matrix *a = &product->a;
-    int64_t room = (int64_t)plan->options.device->info.local_memory / 4 / 4 / kiln__cpu_line(plan);
+    int64_t room =
+        (int64_t)product->device->info.local_memory / 4 / 4 / kiln__cpu_line(product->device);
     if (a->computed)
         return tile;
     return a->row == 1 && a->column != 1

@@ -32,9 +32,9 @@ static int64_t items_of(const struct tile *tile)
     return (int64_t)(tile->m / tile->item_m) * (tile->n / tile->item_n);
 }
 
-static bool tile_fits(const struct kiln__plan *plan, const struct tile *tile)
+static bool tile_fits(const struct kiln__device *device, const struct tile *tile)
 {
-    const struct kiln_device_info *info = &plan->options.device->info;
+    const struct kiln_device_info *info = &device->info;
     uint64_t bytes = 2 * (uint64_t)(tile->m + tile->n + 8) * (uint64_t)tile->k * sizeof(float);
     return (uint64_t)items_of(tile) <= info->max_work_group && bytes <= info->local_memory;
 }
@@ -78,11 +78,10 @@ static int64_t count_tiles(const struct kiln__product *product, const struct til
 
 /* A unit does so many work-groups as the busiest one has; where k is split, the last work-group of
  * each tile reads and adds what the others wrote, or another launch does. */
-static double matmul_gpu_cost(const struct kiln__plan *plan, const struct kiln__product *product,
-                              const struct way *way)
+static double matmul_gpu_cost(const struct kiln__product *product, const struct way *way)
 {
     const struct tile *tile = way->tile;
-    int64_t units = kiln__most(1, plan->options.device->info.compute_units);
+    int64_t units = kiln__most(1, product->device->info.compute_units);
     int64_t groups = count_tiles(product, tile) * way->splits;
     int64_t each = kiln__div_up(groups, units), depth = kiln__div_up(way->depth, tile->k) * tile->k;
     double ends = TILE_ENDS + (way->aligned ? 0 : RAGGED_ENDS * tile->item_m * tile->item_n);
@@ -110,10 +109,9 @@ static struct way split_way(const struct kiln__product *product, const struct ti
     return (struct way){tile, splits, splits == 1 ? product->k : share, aligned, false};
 }
 
-static bool can_be_together(const struct kiln__plan *plan, const struct kiln__product *product,
-                            const struct way *way)
+static bool can_be_together(const struct kiln__product *product, const struct way *way)
 {
-    return plan->options.device->traits->fence != KILN__FENCE_NONE && way->splits > 1 &&
+    return product->device->traits->fence != KILN__FENCE_NONE && way->splits > 1 &&
            way->tile->item_m * way->tile->item_n <= MOST_SUMS &&
            count_tiles(product, way->tile) <= KILN__COUNTERS;
 }
@@ -124,24 +122,23 @@ static bool can_be_together(const struct kiln__plan *plan, const struct kiln__pr
 static struct way choose_way(const struct kiln__plan *plan, const struct kiln__product *product,
                              bool aligned)
 {
-    const struct kiln__traits *traits = plan->options.device->traits;
+    const struct kiln__traits *traits = product->device->traits;
     bool batch_invariant = plan->fusion.graph.batch_invariant;
     int64_t splits =
         batch_invariant ? 1 : kiln__most(1, kiln__least(MOST_SPLITS, product->k / LEAST_DEPTH));
     struct way best = split_way(product, &tile_table[SMALLEST], 1, aligned);
-    double least_cost =
-        traits->tile || traits->splits ? INFINITY : matmul_gpu_cost(plan, product, &best);
+    double least_cost = traits->tile || traits->splits ? INFINITY : matmul_gpu_cost(product, &best);
     for (size_t i = 0; i < TILES; i++) {
-        for (int64_t s = 1; s <= splits && tile_fits(plan, &tile_table[i]); s++) {
+        for (int64_t s = 1; s <= splits && tile_fits(product->device, &tile_table[i]); s++) {
             struct way way = split_way(product, &tile_table[i], s, aligned);
             if ((traits->tile && traits->tile <= TILES && traits->tile != i + 1) ||
                 (traits->splits && !batch_invariant && traits->splits != s) ||
                 (s > 1 && kiln__div_up(product->k, way.depth) != s))
                 continue;
-            const int most = can_be_together(plan, product, &way) ? 1 : 0;
+            const int most = can_be_together(product, &way) ? 1 : 0;
             for (int together = 0; together <= most; together++) {
                 way.together = together;
-                double found = matmul_gpu_cost(plan, product, &way);
+                double found = matmul_gpu_cost(product, &way);
                 if (found >= least_cost)
                     continue;
                 least_cost = found;
@@ -155,8 +152,8 @@ static struct way choose_way(const struct kiln__plan *plan, const struct kiln__p
 static bool tiled_fits(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__product *product = work;
-    (void)product;
-    return tile_fits(plan, &tile_table[SMALLEST]);
+    (void)plan;
+    return tile_fits(product->device, &tile_table[SMALLEST]);
 }
 
 static bool by_fours(const struct kiln__matrix *matrix)
@@ -291,7 +288,7 @@ static void add_parts(struct kiln__plan *plan, const struct kiln__product *produ
 {
     int64_t floats = count_tiles(product, way->tile) * way->splits * way->tile->m * way->tile->n;
     uint32_t parts = kiln__plan_scratch(plan, (size_t)floats * sizeof(float));
-    add_option(launch, "TOGETHER", plan->options.device->traits->fence);
+    add_option(launch, "TOGETHER", product->device->traits->fence);
     kiln__launch_memory(launch, parts);
     kiln__launch_offset(launch, parts, 0, sizeof(float));
     kiln__launch_memory(launch, kiln__plan_counters(plan));
@@ -373,7 +370,7 @@ static bool tiled_im2col_suits(const struct kiln__plan *plan, const void *work)
     bool rounds = product->sums != KILN__PRODUCT_EXACT && !plan->fusion.graph.batch_invariant &&
                   kiln__matmul_wgmma.fits(plan, product);
     bool fills = product->copies == KILN__NO_GROUP && product->m >= tile_table[0].m;
-    return !plan->options.device->traits->chunked && !rounds && !fills;
+    return !product->device->traits->chunked && !rounds && !fills;
 }
 
 static void lower_tiled_patches(struct kiln__plan *plan, uint32_t group, const void *work)
@@ -421,8 +418,9 @@ static bool runs_along(const struct kiln__matrix *side)
 static bool rows_fits(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__product *product = work;
+    (void)plan;
     struct sides sides = sides_of(product);
-    const struct kiln_device_info *info = &plan->options.device->info;
+    const struct kiln_device_info *info = &product->device->info;
     return sides.few_count <= MOST_FEW && sides.many_count >= 4 && product->k > 0 &&
            runs_along(&sides.few) && info->max_work_group >= 256 && info->local_memory >= 40000;
 }
@@ -430,8 +428,9 @@ static bool rows_fits(const struct kiln__plan *plan, const void *work)
 static bool rows_suits(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__product *product = work;
+    (void)plan;
     struct sides sides = sides_of(product);
-    return !plan->options.device->traits->chunked && sides.many_count >= LEAST_MANY &&
+    return !product->device->traits->chunked && sides.many_count >= LEAST_MANY &&
            product->k >= LEAST_MANY;
 }
 
@@ -452,9 +451,9 @@ static uint64_t across_bytes(const struct shape *shape)
  * 19.6 us, with 4 24.5, eight rows 27.6 and 25.5. Across lines a unit has 512 items, as many as its
  * registers allow with two rounds at once: as two work-groups of twice as many lines, where there
  * are enough of them for most units. */
-static struct shape shape_of(const struct kiln__plan *plan, const struct sides *sides)
+static struct shape shape_of(const struct kiln__device *device, const struct sides *sides)
 {
-    const struct kiln_device_info *info = &plan->options.device->info;
+    const struct kiln_device_info *info = &device->info;
     int few = 1;
     while (few < sides->few_count)
         few *= 2;
@@ -472,11 +471,11 @@ static struct shape shape_of(const struct kiln__plan *plan, const struct sides *
 }
 
 /* Enough for all units, but none with less than 16 of k. */
-static int64_t splits_of(const struct kiln__plan *plan, const struct kiln__product *product,
-                         const struct shape *shape, int64_t groups, int64_t slices)
+static int64_t splits_of(const struct kiln__product *product, const struct shape *shape,
+                         int64_t groups, int64_t slices)
 {
-    int64_t units = kiln__most(1, plan->options.device->info.compute_units);
-    int64_t tuned = plan->options.device->traits->splits;
+    int64_t units = kiln__most(1, product->device->info.compute_units);
+    int64_t tuned = product->device->traits->splits;
     int64_t wanted = tuned ? tuned : units * shape->beside / (groups * product->batch);
     return kiln__most(1, kiln__least(wanted, product->k / (slices * 16)));
 }
@@ -485,11 +484,11 @@ static void lower_rows(struct kiln__plan *plan, uint32_t group, const void *work
 {
     const struct kiln__product *product = work;
     struct sides sides = sides_of(product);
-    struct shape shape = shape_of(plan, &sides);
+    struct shape shape = shape_of(product->device, &sides);
     bool along = runs_along(&sides.many);
     int64_t groups = kiln__div_up(sides.many_count, along ? shape.lines : shape.lanes * 4);
     int64_t slices = along ? shape.items : shape.items / shape.lanes;
-    int64_t splits = splits_of(plan, product, &shape, groups, slices);
+    int64_t splits = splits_of(product, &shape, groups, slices);
     int64_t depth =
         splits == 1 ? product->k : kiln__div_up(kiln__div_up(product->k, splits), 4) * 4;
     splits = kiln__div_up(product->k, depth);
@@ -502,7 +501,7 @@ static void lower_rows(struct kiln__plan *plan, uint32_t group, const void *work
         launch.options, sizeof launch.options,
         "-DALONG=%d -DFEW=%d -DITEMS=%d -DLANES=%d -DLINES=%d -DALIGNED=%d -DROUNDS=%d -DWARPS=%d",
         along, shape.few, shape.items, shape.lanes, shape.lines, aligned, shape.rounds,
-        plan->options.device->traits->shuffles);
+        product->device->traits->shuffles);
     kiln__product_range(&launch, groups * shape.items, splits, product->batch);
     launch.local[0] = (size_t)shape.items;
     sides.few.across = false;
@@ -547,9 +546,10 @@ static bool clblast_fits(const struct kiln__plan *plan, const void *work)
 static bool clblast_suits(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__product *product = work;
-    return plan->options.device->info.type == KILN_DEVICE_GPU &&
-           plan->options.device->traits->clblast && product->m >= KILN__LIBRARY_EDGE &&
-           product->n >= KILN__LIBRARY_EDGE && product->k >= KILN__LIBRARY_DEPTH;
+    (void)plan;
+    return product->device->info.type == KILN_DEVICE_GPU && product->device->traits->clblast &&
+           product->m >= KILN__LIBRARY_EDGE && product->n >= KILN__LIBRARY_EDGE &&
+           product->k >= KILN__LIBRARY_DEPTH;
 }
 
 static void lower_clblast(struct kiln__plan *plan, uint32_t group, const void *work)

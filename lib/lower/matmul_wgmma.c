@@ -192,11 +192,10 @@ static double cost_of_splits(const struct kiln__product *product, const struct w
 /* Each core takes one tile after the other. One that is handed over is finished while the next one
  * is multiplied, or the next one waits. As measured: bench/results/2026-11-25-h200-handing-over.md.
  */
-static double matmul_wgmma_cost(const struct kiln__plan *plan, const struct kiln__product *product,
-                                const struct way *way)
+static double matmul_wgmma_cost(const struct kiln__product *product, const struct way *way)
 {
     const struct cut *cut = way->cut;
-    int64_t cores = plan->options.device->info.compute_units;
+    int64_t cores = product->device->info.compute_units;
     int64_t rounds = kiln__div_up(rounds_of(way, product), way->splits);
     double lines = (double)(rounds * line_of(way)) / way->engine->line;
     double turns = (double)kiln__div_up(tiles_of(product, cut) * way->splits, cores);
@@ -225,18 +224,16 @@ static bool is_proven(struct kiln__self_tester *self_tester, const struct way *w
 
 /* The cheapest way with this cut, or the tuned one. Sums of a split are floats, which does not do
  * for whole numbers. */
-static struct way choose_splits(const struct kiln__plan *plan, const struct kiln__product *product,
-                                struct way way)
+static struct way choose_splits(const struct kiln__product *product, struct way way)
 {
     int64_t rounds = rounds_of(&way, product), lines = rounds * line_of(&way) / way.engine->line;
     int64_t most = way.kind->stored == KILN_I8 ? 1 : MOST_SPLITS;
-    int64_t tuned = plan->options.device->traits->splits;
+    int64_t tuned = product->device->traits->splits;
     struct way best = way;
     for (way.splits = 2; way.splits <= most && way.splits * LEAST_LINES <= lines; way.splits++) {
         bool none_empty = kiln__div_up(rounds, kiln__div_up(rounds, way.splits)) == way.splits;
         bool better = tuned ? way.splits == tuned
-                            : matmul_wgmma_cost(plan, product, &way) <
-                                  matmul_wgmma_cost(plan, product, &best);
+                            : matmul_wgmma_cost(product, &way) < matmul_wgmma_cost(product, &best);
         if (none_empty && better)
             best = way;
     }
@@ -251,12 +248,11 @@ static struct way choose_way(const struct kiln__plan *plan, const struct engine 
     struct way ways[MOST_CUTS];
     size_t best = 0;
     for (size_t i = 0; i < kind->cut_count; i++) {
-        ways[i] = choose_splits(plan, product, (struct way){engine, kind, &kind->cuts[i], 1});
-        if (matmul_wgmma_cost(plan, product, &ways[i]) <=
-            matmul_wgmma_cost(plan, product, &ways[best]))
+        ways[i] = choose_splits(product, (struct way){engine, kind, &kind->cuts[i], 1});
+        if (matmul_wgmma_cost(product, &ways[i]) <= matmul_wgmma_cost(product, &ways[best]))
             best = i;
     }
-    unsigned tuned = plan->options.device->traits->tile;
+    unsigned tuned = product->device->traits->tile;
     if (tuned && tuned <= kind->cut_count)
         best = tuned - 1;
     for (size_t i = 0; i < kind->cut_count; i++) {
@@ -409,7 +405,7 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
     const struct engine *engine = way.engine;
     bool aligned = is_aligned(c), sums = c->slot != KILN__NO_SLOT;
     int64_t tiles = tiles_of(product, cut) * way.splits;
-    int64_t cores = plan->options.device->info.compute_units;
+    int64_t cores = product->device->info.compute_units;
     int64_t groups = engine->lasts && tiles > cores ? cores : tiles;
     uint32_t maps = engine->lasts ? kiln__plan_scratch(plan, (size_t)groups * MAPS) : KILN__NO_SLOT;
     const char *file = kernel_of(engine)->file;

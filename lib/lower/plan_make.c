@@ -141,16 +141,13 @@ static void lower_group(struct kiln__plan *plan, uint32_t index)
     };
     _Static_assert(sizeof lower / sizeof *lower == KILN__GROUP_KINDS, "a row per kind");
     const struct kiln__group *group = &plan->fusion.groups.items[index];
-    const struct kiln__device *device = plan->options.device;
-    struct kiln__tuned_device tuned;
     if (plan->absorbed[index])
         return;
-    kiln__plan_tune(plan, index, &tuned);
+    kiln__plan_tune(plan, index);
     if (kiln__plan_is_generic(plan, index))
         kiln__lower_generic(plan, index);
     else
         lower[group->kind](plan, index);
-    plan->options.device = device;
     for (size_t i = 0; i < group->stores.count; i++) {
         uint32_t node = group->stores.items[i].node;
         if (plan->fusion.group_of[node] == index)
@@ -236,5 +233,6 @@ kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
     }
     settle_offsets(plan);
+    kiln__plan_forget_tuned(plan);
     return KILN_OK;
 }

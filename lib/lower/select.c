@@ -17,6 +17,7 @@ static const struct kiln__lowering *lowering_of(const struct kiln__kernel_row *k
 /* What is asked of each row. */
 struct question {
     const struct kiln__plan *plan;
+    const struct kiln__device *device; /* of the group */
     enum kiln__kernel_family family;
     unsigned needs;
     const void *work;
@@ -28,7 +29,7 @@ static bool is_able(const struct question *question, const struct kiln__kernel_r
     const struct kiln__lowering *lowering = lowering_of(kernel);
     return (kernel->traits & question->needs) == question->needs &&
            (options->self_tester || !(kernel->traits & KILN__KERNEL_PROVED)) &&
-           kiln__kernel_is_for(kernel, options->device) &&
+           kiln__kernel_is_for(kernel, question->device) &&
            (!lowering->fits || lowering->fits(question->plan, question->work));
 }
 
@@ -42,11 +43,10 @@ static bool takes_asked(const struct question *question, const struct kiln__kern
 /* Numbers of rows for a device's other kind are not taken. */
 static bool takes_tuned(const struct question *question, const struct kiln__kernel_row *kernel)
 {
-    const struct kiln__traits *traits = question->plan->options.device->traits;
+    const struct kiln__traits *traits = question->device->traits;
     return question->family == KILN__KERNEL_PRODUCT && traits->product &&
            kernel == kiln__kernel_of(question->family, traits->product - 1) &&
-           kiln__kernel_is_tuned_on(kernel, question->plan->options.device) &&
-           is_able(question, kernel);
+           kiln__kernel_is_tuned_on(kernel, question->device) && is_able(question, kernel);
 }
 
 static bool takes_cheapest(const struct question *question, const struct kiln__kernel_row *kernel)
@@ -79,13 +79,14 @@ static const struct kiln__kernel_row *last_of(enum kiln__kernel_family family)
     return kiln__kernel_of(family, count - 1);
 }
 
-struct kiln__selection kiln__select(const struct kiln__plan *plan, enum kiln__kernel_family family,
-                                    unsigned needs, const void *work)
+struct kiln__selection kiln__select(const struct kiln__plan *plan, const struct kiln__group *group,
+                                    enum kiln__kernel_family family, unsigned needs,
+                                    const void *work)
 {
     static condition *const conditions[] = {[KILN__REASON_ASKED] = takes_asked,
                                             [KILN__REASON_TUNED] = takes_tuned,
                                             [KILN__REASON_CHEAPEST] = takes_cheapest};
-    const struct question question = {plan, family, needs, work};
+    const struct question question = {plan, kiln__plan_device(plan, group), family, needs, work};
     struct kiln__selection choice = {.reason = KILN__REASON_ASKED};
     while (choice.reason < KILN__REASON_LAST &&
            !(choice.taken = first(&question, conditions[choice.reason], NULL)))

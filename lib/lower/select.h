@@ -24,8 +24,9 @@ struct kiln__lowering {
 /* The row of this family that has all the traits `needs`, is for the device and fits: the one that
  * was asked for, else the tuned one, else the first that suits; if none fits, the last one of all.
  */
-struct kiln__selection kiln__select(const struct kiln__plan *plan, enum kiln__kernel_family family,
-                                    unsigned needs, const void *work);
+struct kiln__selection kiln__select(const struct kiln__plan *plan, const struct kiln__group *group,
+                                    enum kiln__kernel_family family, unsigned needs,
+                                    const void *work);
 
 /* Have it append its launches, which say by what they are. */
 void kiln__lower_by(struct kiln__plan *plan, uint32_t group, const struct kiln__selection *choice,

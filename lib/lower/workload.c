@@ -3,6 +3,8 @@
  * parameters. */
 #include "lower/workload.h"
 
+#include <stdlib.h>
+
 #include "device/tunables.h"
 #include "graph/attention.h"
 #include "lower/lower.h"
@@ -102,18 +104,25 @@ void kiln__plan_work(const struct kiln__plan *plan, uint32_t index, struct kiln_
     add_type(plan, group, text);
 }
 
-void kiln__plan_tune(struct kiln__plan *plan, uint32_t group, struct kiln__tuned_device *tuned)
+void kiln__plan_tune(struct kiln__plan *plan, uint32_t group)
 {
     struct kiln__text work = {0};
+    struct kiln__tuned_device tuned = {.device = *plan->options.device};
     if (!plan->options.tuning || !plan->options.tuning->works.count)
         return;
+    if (!plan->tuned)
+        plan->tuned = calloc(plan->fusion.groups.count, sizeof *plan->tuned);
+    if (plan->tuned && !plan->tuned[group])
+        plan->tuned[group] = malloc(sizeof tuned);
     kiln__plan_work(plan, group, &work);
-    tuned->device = *plan->options.device;
-    tuned->traits = *tuned->device.traits;
+    tuned.traits = *tuned.device.traits;
     if (work.data)
-        kiln__tuning_apply(plan->options.tuning, &tuned->device, work.data,
-                           plan->fusion.graph.batch_invariant, &tuned->traits);
-    tuned->device.traits = &tuned->traits;
-    plan->options.device = &tuned->device;
+        kiln__tuning_apply(plan->options.tuning, &tuned.device, work.data,
+                           plan->fusion.graph.batch_invariant, &tuned.traits);
     kiln__text_free(&work);
+    plan->failed = plan->failed || !plan->tuned || !plan->tuned[group];
+    if (plan->failed)
+        return;
+    *plan->tuned[group] = tuned;
+    plan->tuned[group]->device.traits = &plan->tuned[group]->traits;
 }

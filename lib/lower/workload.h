@@ -24,13 +24,8 @@ void kiln__plan_work(const struct kiln__plan *plan, uint32_t index, struct kiln_
 /* A product's (lower_matmul.c). */
 void kiln__matmul_work(const struct kiln__plan *plan, uint32_t index, struct kiln__text *text);
 
-/* A device with the values of one work. */
-struct kiln__tuned_device {
-    struct kiln__device device;
-    struct kiln__traits traits;
-};
-
-/* Have the plan's device be one with those of the group's work, if a record has any. */
-void kiln__plan_tune(struct kiln__plan *plan, uint32_t group, struct kiln__tuned_device *tuned);
+/* Look up the values that a tuning record has for the group's workload: kiln__plan_device() has
+ * them from then on. */
+void kiln__plan_tune(struct kiln__plan *plan, uint32_t group);
 
 #endif

@@ -2,6 +2,7 @@
 /* Construction of a plan: steps, slots, scratch memory, and its release. */
 #include "plan/plan.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,8 +89,25 @@ size_t kiln__plan_trim(struct kiln__plan *plan)
            kiln__vector_trim(&plan->steps) + kiln__vector_trim(&plan->dependencies);
 }
 
+const struct kiln__device *kiln__plan_device(const struct kiln__plan *plan,
+                                             const struct kiln__group *group)
+{
+    const size_t index = (size_t)(group - plan->fusion.groups.items);
+    assert(index < plan->fusion.groups.count);
+    return plan->tuned && plan->tuned[index] ? &plan->tuned[index]->device : plan->options.device;
+}
+
+void kiln__plan_forget_tuned(struct kiln__plan *plan)
+{
+    for (size_t i = 0; plan->tuned && i < plan->fusion.groups.count; i++)
+        free(plan->tuned[i]);
+    free(plan->tuned);
+    plan->tuned = NULL;
+}
+
 void kiln__plan_free(struct kiln__plan *plan)
 {
+    kiln__plan_forget_tuned(plan);
     for (size_t i = 0; i < plan->launches.count; i++) {
         kiln__vector_free(&plan->launches.items[i].arguments);
         kiln__vector_free(&plan->launches.items[i].table);

@@ -92,6 +92,12 @@ struct kiln__plan_options {
                             (rematerialise.c)      can bring it there; 0: none */
 };
 
+/* A device with the tuned values of one workload. */
+struct kiln__tuned_device {
+    struct kiln__device device;
+    struct kiln__traits traits;
+};
+
 struct kiln__plan {
     struct kiln__fusion fusion;
     struct kiln__plan_options options;
@@ -114,8 +120,10 @@ struct kiln__plan {
     bool *changes; /* per slot of a node: it is not made of buffers alone that stay (frozen.c) */
     size_t inputs; /* so many */
     size_t arena_bytes;
-    size_t kept_bytes; /* of kept slots */
-    bool failed;       /* without memory while it is made: what is added then makes no difference */
+    size_t kept_bytes;                 /* of kept slots */
+    struct kiln__tuned_device **tuned; /* while it is made, per group: where a record has values for
+                                          workloads (lower/workload.h); or NULL */
+    bool failed; /* without memory while it is made: what is added then makes no difference */
     uint64_t unshared_bytes; /* what the arena would take if nothing shared memory */
 };
 #define KILN__NO_SLOT UINT32_MAX
@@ -133,6 +141,13 @@ kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan
                             struct kiln__plan *plan, struct kiln__error *error);
 
 void kiln__plan_free(struct kiln__plan *plan);
+
+/* The device that the group is lowered for: with its traits as tuned for the group's workload. */
+const struct kiln__device *kiln__plan_device(const struct kiln__plan *plan,
+                                             const struct kiln__group *group);
+
+/* Free the tuned values, once all groups are lowered. */
+void kiln__plan_forget_tuned(struct kiln__plan *plan);
 
 /* Give back the memory that it does not need, now that it is complete; the bytes of the host that
  * are left. */
