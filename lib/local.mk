@@ -205,8 +205,8 @@ codegen_sources = \
 	lib/codegen/emit.h \
 	lib/codegen/epilogue_text.c \
 	lib/codegen/generic_text.c \
-	lib/codegen/indent.c \
-	lib/codegen/indent.h \
+	lib/codegen/code.c \
+	lib/codegen/code.h \
 	lib/codegen/load_gather.c \
 	lib/codegen/loops.c \
 	lib/codegen/online_phases.c \

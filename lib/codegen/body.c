@@ -23,7 +23,7 @@ void kiln__body_turn(struct kiln__body *body, unsigned phase)
 void kiln__body_begin(struct kiln__body *body, const struct kiln__emit *emit)
 {
     *body = (struct kiln__body){
-        .emit = emit, .group = emit->group, .variant = emit->variant, .text = emit->text};
+        .emit = emit, .group = emit->group, .variant = emit->variant, .code = emit->code};
     /* Lanes that carry sums have other elements in other phases. */
     bool keeps = !emit->variant->native_math && !emit->variant->carried;
     kiln__nest_of(emit->group, keeps, &body->nest);
@@ -61,12 +61,12 @@ void kiln__body_bases(const struct kiln__body *body, uint32_t end)
     for (size_t k = 0; k < body->group->accesses.count; k++) {
         uint8_t along = body->variant->along[k];
         if (along != KILN__ACROSS)
-            kiln__text_add(body->text, "const idx h%zu = o%zu%s;\n", k, k,
+            kiln__code_add(body->code, "const idx h%zu = o%zu%s", k, k,
                            along == KILN__LINEAR ? " + p" : kiln__emit_dot(k, 0, end).text);
     }
     for (size_t k = 0; body->variant->placed && k < body->group->stores.count; k++)
         if (body->group->stores.items[k].full)
-            kiln__text_add(body->text, "const idx z%zu = q%zu%s;\n", k, k, dot_placed(0, end).text);
+            kiln__code_add(body->code, "const idx z%zu = q%zu%s", k, k, dot_placed(0, end).text);
 }
 
 /* Whether a step's value comes from its keeper in this phase. */
@@ -106,14 +106,14 @@ void kiln__body_reduced_places(const struct kiln__body *body, const char *r)
 {
     for (size_t k = 0; k < body->group->accesses.count; k++)
         if (loads(body, k))
-            kiln__text_add(body->text, "const idx b%zu = h%zu%s;\n", k, k,
+            kiln__code_add(body->code, "const idx b%zu = h%zu%s", k, k,
                            kiln__emit_dot(k, body->variant->kept, body->variant->rank).text);
     for (size_t k = 0; k < body->group->stores.count; k++)
         if (uses_store(body, k) && body->variant->placed)
-            kiln__text_add(body->text, "const idx g%zu = z%zu%s;\n", k, k,
+            kiln__code_add(body->code, "const idx g%zu = z%zu%s", k, k,
                            dot_placed(body->variant->kept, body->variant->rank).text);
         else if (uses_store(body, k))
-            kiln__text_add(body->text, "const idx g%zu = q%zu + p * reduced + %s;\n", k, k, r);
+            kiln__code_add(body->code, "const idx g%zu = q%zu + p * reduced + %s", k, k, r);
 }
 
 void kiln__body_reduced_bases(const struct kiln__body *body, const char *r)
@@ -138,13 +138,15 @@ static void body_hold(const struct kiln__body *body, size_t k)
     unsigned i = find_load(body, k), width = body->variant->vector;
     for (unsigned u = 0; u < body->variant->held; u++) {
         struct kiln__type_name type = kiln__emit_type(step_at(body, i)->type, width);
-        kiln__text_add(body->text, "%s m%zu_%u;\n{\n", type.text, k, u);
+        kiln__code_add(body->code, "%s m%zu_%u", type.text, k, u);
+        kiln__code_block(body->code);
         kiln__emit_coordinates(body->emit, kiln__phrase("min(at%u, to - %u)", u, width).text,
                                body->variant->kept, body->variant->rank);
-        kiln__text_add(body->text, "const idx b%zu = h%zu%s;\n", k, k,
+        kiln__code_add(body->code, "const idx b%zu = h%zu%s", k, k,
                        kiln__emit_dot(k, body->variant->kept, body->variant->rank).text);
         kiln__emit_steps(body->emit, i, i + 1, width, "b", "0");
-        kiln__text_add(body->text, "m%zu_%u = v%u;\n}\n", k, u, i);
+        kiln__code_add(body->code, "m%zu_%u = v%u", k, u, i);
+        kiln__code_end(body->code);
     }
 }
 
@@ -170,7 +172,7 @@ static void hold_costly(struct kiln__body *body)
         body->costly.from = from;
         struct kiln__type_name type = kiln__emit_type(step->type, body->variant->vector);
         for (unsigned u = 0; u < body->variant->held; u++)
-            kiln__text_add(body->text, "%s k%u_%u = (%s)(0);\n", type.text, i, u, type.text);
+            kiln__code_add(body->code, "%s k%u_%u = (%s)(0)", type.text, i, u, type.text);
     }
     kiln__body_turn(body, 0);
 }
@@ -210,7 +212,7 @@ void kiln__body_values(const struct kiln__body *body, unsigned width, const char
 
 /* ---- elements ---- */
 
-/* Elements of store k at `at`: load them, or store `value`. */
+/* Elements of store k at `at`: store `value`, or append them to the statement. */
 static void visit_store(const struct kiln__body *body, size_t k, const struct kiln__visit *visit,
                         const char *value)
 {
@@ -231,9 +233,9 @@ static void visit_store(const struct kiln__body *body, size_t k, const struct ki
         elements.stride = stride.text;
     }
     if (value)
-        kiln__emit_store(body->text, &elements, value, variant->streams);
+        kiln__emit_store(body->code, &elements, value, variant->streams);
     else
-        kiln__emit_load(body->text, &elements);
+        kiln__emit_load(&body->code->words, &elements);
 }
 
 static void emit_value(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit)
@@ -247,23 +249,20 @@ static void emit_value(const struct kiln__body *body, unsigned i, const struct k
     bool held = step->kind == KILN__STEP_LOAD && body->held >> step->index & 1;
     bool costly = body->costly.step == i + 1;
     if (!body->nest.full[i]) {
-        kiln__text_add(body->text, "const %s %s = (%s)(r%u);\n", type.text, name.text, type.text,
-                       i);
+        kiln__code_add(body->code, "const %s %s = (%s)(r%u)", type.text, name.text, type.text, i);
     } else if (is_kept(body, i)) {
-        kiln__text_add(body->text, "const %s v%u = ", type.text, i);
+        kiln__code_add(body->code, "const %s v%u = ", type.text, i);
         visit_store(body, body->nest.keeper[i] - 1u, visit, NULL);
-        kiln__text_add(body->text, ";\n");
     } else if (held) {
-        kiln__text_add(body->text, "const %s v%u = m%u_%u;\n", type.text, i, step->index,
-                       body->slot);
+        kiln__code_add(body->code, "const %s v%u = m%u_%u", type.text, i, step->index, body->slot);
     } else if (costly && body->costly.from < body->phase) {
-        kiln__text_add(body->text, "const %s v%u = k%u_%u;\n", type.text, i, i, body->slot);
+        kiln__code_add(body->code, "const %s v%u = k%u_%u", type.text, i, i, body->slot);
         costly = false;
     } else {
         kiln__emit_steps(&own, i, i + 1, visit->width, base, visit->at);
     }
     if (costly)
-        kiln__text_add(body->text, "k%u_%u = v%u;\n", i, body->slot, i);
+        kiln__code_add(body->code, "k%u_%u = v%u", i, body->slot, i);
 }
 
 /* What the phase stores of the elements: first values that are kept for later phases. */
@@ -296,12 +295,12 @@ void kiln__body_elements(const struct kiln__body *body, const struct kiln__visit
     }
     for (unsigned u = 0; u < count; u++) {
         if (visits[u].only)
-            kiln__text_add(body->text, "if (%s) {\n", visits[u].only);
+            kiln__code_open(body->code, KILN__IF, "%s", visits[u].only);
         for (KILN__EACH_REDUCTION(i, body))
             kiln__body_take(body, i, &visits[u]);
         emit_stores(body, &visits[u]);
         if (visits[u].only)
-            kiln__text_add(body->text, "}\n");
+            kiln__code_end(body->code);
     }
 }
 
@@ -320,7 +319,7 @@ static void store_value(const struct kiln__body *body, size_t k, unsigned width,
     struct kiln__phrase value = kiln__phrase("r%u", body->group->stores.items[k].step);
     struct kiln__elements elements = kiln__emit_run(
         body->emit, kiln__emit_store_type(body->emit, k), width, pointer.text, offset.text);
-    kiln__emit_store(body->text, &elements, value.text, false);
+    kiln__emit_store(body->code, &elements, value.text, false);
 }
 
 void kiln__body_store(struct kiln__body *body, unsigned width, const char *p, const char *at)

@@ -18,7 +18,7 @@ struct kiln__body {
     const struct kiln__emit *emit;
     const struct kiln__group *group;
     const struct kiln__variant *variant;
-    struct kiln__text *text;
+    struct kiln__code *code;
     struct kiln__nest nest;
     unsigned phase;
     bool needed[KILN__MOST_STEPS]; /* by the phase */
@@ -97,7 +97,7 @@ unsigned kiln__body_unroll(const struct kiln__body *body);
 void kiln__body_totals(const struct kiln__body *body, unsigned width, const char *pattern);
 /* The same for the running sums that it carries. */
 void kiln__body_sums(const struct kiln__body *body, unsigned width, const char *pattern);
-#define KILN__START "$ @ = ($)(!);\n"
+#define KILN__START "$ @ = ($)(!)"
 
 /* Declare t<i>_0 to t<i>_<count - 1>, and j, at their start. */
 void kiln__body_accumulators(const struct kiln__body *body, unsigned count);

@@ -25,19 +25,19 @@ static const char helper[] =
 void kiln__emit_check_helper(const struct kiln__emit *emit)
 {
     if (emit->checked)
-        kiln__text_add(emit->text, "%s", helper);
+        kiln__code_line(emit->code, "%s", helper);
 }
 
-void kiln__emit_check_parameters(const struct kiln__emit *emit)
+void kiln__emit_check_parameters(const struct kiln__emit *emit, struct kiln__text *text)
 {
     const struct kiln__launch *launch = emit->launch;
     for (size_t i = 0; emit->checked && i < launch->arguments.count; i++) {
         const char *name = launch->arguments.items[i].name;
         if (launch->arguments.items[i].kind == KILN__ARGUMENT_MEMORY)
-            kiln__text_add(emit->text, ", const long low_%s, const long high_%s", name, name);
+            kiln__text_add(text, ", const long low_%s, const long high_%s", name, name);
     }
     if (emit->checked)
-        kiln__text_add(emit->text, ", const int kiln_launch, volatile global int *kiln_wrong");
+        kiln__text_add(text, ", const int kiln_launch, volatile global int *kiln_wrong");
 }
 
 void kiln__emit_check_memories(const struct kiln__emit *emit)
@@ -50,9 +50,9 @@ void kiln__emit_check_memories(const struct kiln__emit *emit)
             continue;
         const char *type = kiln__stored_type(argument->type), *name = argument->name;
         const char *constant = argument->constant ? "const " : "";
-        kiln__text_add(emit->text,
-                       "global %s%s *const spare_%s = (global %s%s *)(kiln_wrong + 16);\n"
-                       "const int memory_%s = %u;\n",
+        kiln__code_add(emit->code,
+                       "global %s%s *const spare_%s = (global %s%s *)(kiln_wrong + 16)\n"
+                       "const int memory_%s = %u",
                        constant, type, name, constant, type, name, ++number);
     }
 }
@@ -60,10 +60,10 @@ void kiln__emit_check_memories(const struct kiln__emit *emit)
 void kiln__emit_check_alias(const struct kiln__emit *emit, size_t access, unsigned store)
 {
     if (emit->checked)
-        kiln__text_add(emit->text,
-                       "global const %s *const spare_x%zu = spare_y%u;\n"
-                       "const int memory_x%zu = memory_y%u;\n"
-                       "const long low_x%zu = low_y%u, high_x%zu = high_y%u;\n",
+        kiln__code_add(emit->code,
+                       "global const %s *const spare_x%zu = spare_y%u\n"
+                       "const int memory_x%zu = memory_y%u\n"
+                       "const long low_x%zu = low_y%u, high_x%zu = high_y%u",
                        kiln__stored_type(kiln__emit_access_type(emit, access)), access, store,
                        access, store, access, store, access, store);
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "codegen/emit.h"
-#include "codegen/indent.h"
 #include "fuse/loop_nest.h"
 #include "util/kernel_texts.h"
 
@@ -52,10 +51,10 @@ void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch
 static void emit_group(const struct kiln__plan *plan, const struct kiln__launch *launch, bool brief,
                        bool checked, struct kiln__text *source)
 {
-    struct kiln__text lines = {0};
+    struct kiln__code code = {.open = 0};
     bool generic = launch->variant.generic;
     struct kiln__emit emit = {
-        .text = source,
+        .code = &code,
         .plan = plan,
         .launch = launch,
         .variant = &launch->variant,
@@ -68,7 +67,6 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
     else
         kiln__emit_prelude(&emit);
     kiln__emit_check_helper(&emit);
-    emit.text = &lines;
     if (generic)
         kiln__emit_generic(&emit);
     if (launch->source == KILN__SOURCE_NEST)
@@ -77,11 +75,7 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
         kiln__emit_operands(&emit);
     if (launch->variant.epilogue)
         kiln__emit_epilogue(&emit);
-    if (lines.failed)
-        source->failed = true;
-    else
-        kiln__indent(lines.data, source);
-    kiln__text_free(&lines);
+    kiln__code_print(&code, source);
 }
 
 bool kiln__codegen_is_checked(const struct kiln__launch *launch)

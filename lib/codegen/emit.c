@@ -10,25 +10,25 @@
 /* ---- expressions ---- */
 
 /* What a word of a row's expression becomes. */
-static void emit_word(const struct kiln__emit *emit, const char *word, size_t length,
+static void emit_word(struct kiln__text *text, const char *word, size_t length,
                       const char *const operands[3], const struct kiln__type_name *type,
                       unsigned width)
 {
     if (length == 1 && *word >= 'a' && *word <= 'c' && operands[*word - 'a'])
-        kiln__text_add(emit->text, "%s", operands[*word - 'a']);
+        kiln__text_add(text, "%s", operands[*word - 'a']);
     else if (length == 1 && *word == 'n' && operands[2])
-        kiln__text_add(emit->text, "%s", operands[2]);
+        kiln__text_add(text, "%s", operands[2]);
     else if (length == 1 && *word == 'F')
-        kiln__text_add(emit->text, "%s", type->text);
+        kiln__text_add(text, "%s", type->text);
     else if (length == 4 && !strncmp(word, "PICK", length))
-        kiln__text_add(emit->text, width > 1 ? "PICK_VECTOR" : "PICK");
+        kiln__text_add(text, width > 1 ? "PICK_VECTOR" : "PICK");
     else if (kiln__emit_is_helper(word, length))
-        kiln__text_add(emit->text, "%.*s_%s", (int)length, word, type->text);
+        kiln__text_add(text, "%.*s_%s", (int)length, word, type->text);
     else
-        kiln__text_add_bytes(emit->text, word, length);
+        kiln__text_add_bytes(text, word, length);
 }
 
-static void emit_words(const struct kiln__emit *emit, const char *expression,
+static void emit_words(struct kiln__text *text, const char *expression,
                        const char *const operands[3], kiln_type type, unsigned width)
 {
     struct kiln__type_name name = kiln__emit_type(type, width);
@@ -38,13 +38,13 @@ static void emit_words(const struct kiln__emit *emit, const char *expression,
             length++;
         const char *close = !strncmp(at, "FN(", 3) ? strchr(at, ')') : NULL;
         if (close) {
-            kiln__text_add(emit->text, "kiln_%.*s_%s", (int)(close - at - 3), at + 3,
+            kiln__text_add(text, "kiln_%.*s_%s", (int)(close - at - 3), at + 3,
                            width > 1 ? "vec" : "float");
             length = (size_t)(close - at) + 1;
         } else if (length) {
-            emit_word(emit, at, length, operands, &name, width);
+            emit_word(text, at, length, operands, &name, width);
         } else {
-            kiln__text_add_bytes(emit->text, at, 1);
+            kiln__text_add_bytes(text, at, 1);
             length = 1;
         }
         at += length;
@@ -65,7 +65,7 @@ const char *kiln__emit_zero(kiln_type type)
 
 /* What a signed integer does beyond its range is left open in C, and compilers make use of that:
  * -a < -b becomes a > b, also for INT_MIN. As unsigned ones they wrap around. */
-void kiln__emit_expression(const struct kiln__emit *emit, const char *expression, const char *a,
+void kiln__emit_expression(struct kiln__text *text, const char *expression, const char *a,
                            const char *b, const char *c, kiln_type type, unsigned width)
 {
     const char *const given[3] = {a, b, c}, *operands[3] = {a, b, c};
@@ -73,7 +73,7 @@ void kiln__emit_expression(const struct kiln__emit *emit, const char *expression
     char wrapping[3][160];
     bool is_signed = !row->floating && row->lowest < 0;
     if (!is_signed || !may_overflow(expression)) {
-        emit_words(emit, expression, given, type, width);
+        emit_words(text, expression, given, type, width);
         return;
     }
     struct kiln__type_name name = kiln__emit_type(type, width);
@@ -82,10 +82,10 @@ void kiln__emit_expression(const struct kiln__emit *emit, const char *expression
         operands[k] = wrapping[k];
     }
     const bool promoted = row->bytes < sizeof(int32_t) && width == 1;
-    kiln__text_add(emit->text, promoted ? "as_%s((%s)(" : "as_%s(", name.text, row->sums);
-    kiln__text_add(emit->text, "%s", *expression == '-' ? kiln__emit_zero(type) : "");
-    emit_words(emit, expression, operands, type, width);
-    kiln__text_add(emit->text, promoted ? "))" : ")");
+    kiln__text_add(text, promoted ? "as_%s((%s)(" : "as_%s(", name.text, row->sums);
+    kiln__text_add(text, "%s", *expression == '-' ? kiln__emit_zero(type) : "");
+    emit_words(text, expression, operands, type, width);
+    kiln__text_add(text, promoted ? "))" : ")");
 }
 
 /* ---- parameters ---- */
@@ -101,7 +101,8 @@ kiln_type kiln__emit_store_type(const struct kiln__emit *emit, size_t store)
     return emit->group->steps.items[emit->group->stores.items[store].step].type;
 }
 
-static void emit_parameter(const struct kiln__emit *emit, const struct kiln__argument *argument)
+static void emit_parameter(const struct kiln__emit *emit, struct kiln__text *text,
+                           const struct kiln__argument *argument)
 {
     static const char *const values[] = {
         [KILN__ARGUMENT_I32] = "int",
@@ -110,16 +111,16 @@ static void emit_parameter(const struct kiln__emit *emit, const struct kiln__arg
     };
     const char *index = emit->variant->wide ? "long" : "int";
     if (argument->kind == KILN__ARGUMENT_MEMORY)
-        kiln__text_add(emit->text, "global %s%s *%s%s", argument->constant ? "const " : "",
+        kiln__text_add(text, "global %s%s *%s%s", argument->constant ? "const " : "",
                        kiln__stored_type(argument->type), argument->restricted ? "restrict " : "",
                        argument->name);
     else
-        kiln__text_add(emit->text, "const %s %s",
+        kiln__text_add(text, "const %s %s",
                        argument->kind < KILN__ARGUMENT_I32 ? index : values[argument->kind],
                        argument->name);
 }
 
-void kiln__emit_parameters(const struct kiln__emit *emit)
+void kiln__emit_parameters(const struct kiln__emit *emit, struct kiln__text *text)
 {
     const struct kiln__launch *launch = emit->launch;
     bool first = true;
@@ -128,25 +129,25 @@ void kiln__emit_parameters(const struct kiln__emit *emit)
         bool line = argument->kind == KILN__ARGUMENT_MEMORY;
         if (!*argument->name)
             continue;
-        kiln__text_add(emit->text, first ? "" : line ? ",\n" : ", ");
-        emit_parameter(emit, argument);
+        kiln__text_add(text, first ? "" : line ? ",\n" : ", ");
+        emit_parameter(emit, text, argument);
         first = false;
     }
-    kiln__emit_check_parameters(emit);
+    kiln__emit_check_parameters(emit, text);
 }
 
-void kiln__emit_section(const struct kiln__emit *emit, enum kiln__argument_section part,
-                        bool declares)
+void kiln__emit_section(const struct kiln__emit *emit, const char *define,
+                        enum kiln__argument_section part, bool declares)
 {
+    struct kiln__text *text = kiln__code_line(emit->code, "#define %s ", define);
     for (size_t i = 0; i < emit->launch->arguments.count; i++) {
         const struct kiln__argument *argument = &emit->launch->arguments.items[i];
         if (!*argument->name || argument->part != part)
             continue;
-        kiln__text_add(emit->text, declares ? ", " : ", %s", argument->name);
+        kiln__text_add(text, declares ? ", " : ", %s", argument->name);
         if (declares)
-            emit_parameter(emit, argument);
+            emit_parameter(emit, text, argument);
     }
-    kiln__text_add(emit->text, "\n");
 }
 
 void kiln__emit_updated(const struct kiln__emit *emit)
@@ -156,7 +157,7 @@ void kiln__emit_updated(const struct kiln__emit *emit)
         if (!emit->variant->updates[k])
             continue;
         unsigned store = emit->variant->updates[k] - 1u;
-        kiln__text_add(emit->text, "global const %s *x%zu = y%u;\n",
+        kiln__code_add(emit->code, "global const %s *x%zu = y%u",
                        kiln__stored_type(kiln__emit_access_type(emit, k)), k, store);
         kiln__emit_check_alias(emit, k, store);
     }
@@ -168,14 +169,14 @@ void kiln__emit_coordinates(const struct kiln__emit *emit, const char *of, uint3
                             uint32_t end)
 {
     if (end - first == 1) {
-        kiln__text_add(emit->text, "const idx c_%u = %s;\n", first, of);
+        kiln__code_add(emit->code, "const idx c_%u = %s", first, of);
         return;
     }
-    kiln__text_add(emit->text, "idx rest%u = %s;\n", first, of);
+    kiln__code_add(emit->code, "idx rest%u = %s", first, of);
     for (uint32_t d = end; d-- > first + 1;)
-        kiln__text_add(emit->text, "const idx c_%u = rest%u %% d%u;\nrest%u /= d%u;\n", d, first, d,
+        kiln__code_add(emit->code, "const idx c_%u = rest%u %% d%u\nrest%u /= d%u", d, first, d,
                        first, d);
-    kiln__text_add(emit->text, "const idx c_%u = rest%u;\n", first, first);
+    kiln__code_add(emit->code, "const idx c_%u = rest%u", first, first);
 }
 
 struct kiln__phrase kiln__emit_dot(size_t access, uint32_t first, uint32_t end)
@@ -212,8 +213,9 @@ struct kiln__elements kiln__emit_run(const struct kiln__emit *emit, kiln_type ty
                                    .offset = offset};
 }
 
-static void emit_load(const struct kiln__emit *emit, const struct kiln__step *step, unsigned width,
-                      const char *base, const char *at)
+static void emit_load(const struct kiln__emit *emit, struct kiln__text *text,
+                      const struct kiln__step *step, unsigned width, const char *base,
+                      const char *at)
 {
     size_t k = step->index;
     uint8_t along = emit->variant->along[k];
@@ -224,11 +226,11 @@ static void emit_load(const struct kiln__emit *emit, const struct kiln__step *st
     struct kiln__elements elements =
         kiln__emit_run(emit, step->type, repeats ? 1 : width, pointer.text, run.text);
     if (along == KILN__ACROSS && (width > 1 || !emit->variant->chunked)) {
-        kiln__text_add(emit->text, emit->variant->chunked ? "t%zu[r]" : "t%zu[lane][r]", k);
+        kiln__text_add(text, emit->variant->chunked ? "t%zu[r]" : "t%zu[lane][r]", k);
         return;
     }
     if (repeats)
-        kiln__text_add(emit->text, "(%s)(", kiln__emit_type(elements.type, width).text);
+        kiln__text_add(text, "(%s)(", kiln__emit_type(elements.type, width).text);
     if (along != KILN__CONTIGUOUS && along != KILN__LINEAR)
         elements.offset = first.text;
     if (along == KILN__STRIDED || along == KILN__ACROSS) {
@@ -236,8 +238,8 @@ static void emit_load(const struct kiln__emit *emit, const struct kiln__step *st
         elements.at = at;
         elements.stride = stride.text;
     }
-    kiln__emit_load(emit->text, &elements);
-    kiln__text_add(emit->text, repeats ? ")" : "");
+    kiln__emit_load(text, &elements);
+    kiln__text_add(text, repeats ? ")" : "");
 }
 
 struct kiln__value_name kiln__emit_value(const struct kiln__emit *emit, unsigned step)
@@ -255,26 +257,26 @@ static void emit_step(const struct kiln__emit *emit, unsigned index, unsigned wi
     struct kiln__value_name operand[3];
     for (unsigned k = 0; k < 3; k++)
         operand[k] = kiln__emit_value(emit, step->args[k]);
-    kiln__text_add(emit->text, "const %s %s = ", type.text, kiln__emit_value(emit, index).text);
+    struct kiln__text *text =
+        kiln__code_add(emit->code, "const %s %s = ", type.text, kiln__emit_value(emit, index).text);
     switch ((enum kiln__step_kind)step->kind) {
-    case KILN__STEP_LOAD: emit_load(emit, step, width, base, at); break;
-    case KILN__STEP_NUMBER: kiln__emit_number(emit, step, width, base, at); break;
-    case KILN__STEP_GATHER: kiln__emit_gathered(emit, step, width, base, at); break;
-    case KILN__STEP_SCALAR: kiln__text_add(emit->text, "(%s)(c%u)", type.text, step->index); break;
+    case KILN__STEP_LOAD: emit_load(emit, text, step, width, base, at); break;
+    case KILN__STEP_NUMBER: kiln__emit_number(emit, text, step, width, base, at); break;
+    case KILN__STEP_GATHER: kiln__emit_gathered(emit, text, step, width, base, at); break;
+    case KILN__STEP_SCALAR: kiln__text_add(text, "(%s)(c%u)", type.text, step->index); break;
     case KILN__STEP_APPLY:
-        kiln__emit_expression(emit, kiln__elementwise_rows[step->op].device, operand[0].text,
+        kiln__emit_expression(text, kiln__elementwise_rows[step->op].device, operand[0].text,
                               operand[1].text, operand[2].text,
                               kiln__emit_operands_type(emit, step), width);
         break;
     case KILN__STEP_CONVERT:
-        kiln__emit_convert(emit->text, emit->group->steps.items[step->args[0]].type, step->type,
-                           width, operand[0].text, step->op == KILN__CAST_SATURATED);
+        kiln__emit_convert(text, emit->group->steps.items[step->args[0]].type, step->type, width,
+                           operand[0].text, step->op == KILN__CAST_SATURATED);
         break;
     case KILN__STEP_REDUCED: /* declared by the reduction itself */
     case KILN__STEP_SCANNED: break;
-    case KILN__STEP_PRODUCT: kiln__text_add(emit->text, "value"); break;
+    case KILN__STEP_PRODUCT: kiln__text_add(text, "value"); break;
     }
-    kiln__text_add(emit->text, ";\n");
 }
 
 void kiln__emit_steps(const struct kiln__emit *emit, unsigned from, unsigned to, unsigned width,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What generated kernels have in common.
  *
- * kernel   = prelude signature '{' ranges visit '}'
+ * kernel   = prelude signature ranges visit
  * visit    = bases (load | apply)* (store | combine)
  *
  * Names in the text: x<k> memory, o<k> offset and s<k>_<d> strides of access k, of a gather also
@@ -15,7 +15,7 @@
 #include "plan/plan.h"
 
 struct kiln__emit {
-    struct kiln__text *text;
+    struct kiln__code *code;
     const struct kiln__plan *plan;
     const struct kiln__group *group;
     const struct kiln__launch *launch;
@@ -39,14 +39,14 @@ kiln_type kiln__emit_operands_type(const struct kiln__emit *emit, const struct k
 kiln_type kiln__emit_access_type(const struct kiln__emit *emit, size_t access);
 kiln_type kiln__emit_store_type(const struct kiln__emit *emit, size_t store);
 
-/* The parameters of all arguments that have names, with commas between them, one line for each
- * memory. */
-void kiln__emit_parameters(const struct kiln__emit *emit);
+/* Write the parameters of all arguments that have names, with commas between them, one line for
+ * each memory. */
+void kiln__emit_parameters(const struct kiln__emit *emit, struct kiln__text *text);
 
-/* Those of a part of a template's text, on one line and with a comma before each: as parameters, or
+/* Define a macro: those of a part of a template's text, with a comma before each, as parameters or
  * as arguments. */
-void kiln__emit_section(const struct kiln__emit *emit, enum kiln__argument_section part,
-                        bool declares);
+void kiln__emit_section(const struct kiln__emit *emit, const char *define,
+                        enum kiln__argument_section part, bool declares);
 
 /* Accesses whose memory is a store's come by that pointer: two restricted ones must not overlap. */
 void kiln__emit_updated(const struct kiln__emit *emit);
@@ -67,19 +67,21 @@ void kiln__emit_steps(const struct kiln__emit *emit, unsigned from, unsigned to,
 /* The dimension that vectors run over. */
 uint32_t kiln__emit_vector_dimension(const struct kiln__emit *emit);
 
-/* The value of a GATHER or NUMBER step as an expression (load_gather.c). */
-void kiln__emit_gathered(const struct kiln__emit *emit, const struct kiln__step *step,
-                         unsigned width, const char *base, const char *at);
-void kiln__emit_number(const struct kiln__emit *emit, const struct kiln__step *step, unsigned width,
-                       const char *base, const char *at);
+/* Write the value of a GATHER or NUMBER step as an expression (load_gather.c). */
+void kiln__emit_gathered(const struct kiln__emit *emit, struct kiln__text *text,
+                         const struct kiln__step *step, unsigned width, const char *base,
+                         const char *at);
+void kiln__emit_number(const struct kiln__emit *emit, struct kiln__text *text,
+                       const struct kiln__step *step, unsigned width, const char *base,
+                       const char *at);
 
 /* A zero of unsigned integers that no compiler knows to be one. Negations are differences from it:
  * NVIDIA's assembler (CUDA 13.0, sm_90) makes one instruction of min(min(a, -b), -c), VIMNMX3, and
  * loses the sign of b. kiln's launches have no offset. No wider than an element of `type`. */
 const char *kiln__emit_zero(kiln_type type);
 
-/* An expression of a table with its operands put in. */
-void kiln__emit_expression(const struct kiln__emit *emit, const char *expression, const char *a,
+/* Write an expression of a table with its operands put in. */
+void kiln__emit_expression(struct kiln__text *text, const char *expression, const char *a,
                            const char *b, const char *c, kiln_type type, unsigned width);
 
 /* An accumulator's start, as a constant expression. */
@@ -107,7 +109,7 @@ struct kiln__value_name kiln__emit_value(const struct kiln__emit *emit, unsigned
 /* What a checked kernel has beside (checked_text.c): before it, behind its parameters, before its
  * body, and for an access that comes by a store's pointer. Nothing for others. */
 void kiln__emit_check_helper(const struct kiln__emit *emit);
-void kiln__emit_check_parameters(const struct kiln__emit *emit);
+void kiln__emit_check_parameters(const struct kiln__emit *emit, struct kiln__text *text);
 void kiln__emit_check_memories(const struct kiln__emit *emit);
 void kiln__emit_check_alias(const struct kiln__emit *emit, size_t access, unsigned store);
 

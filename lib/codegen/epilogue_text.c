@@ -22,7 +22,7 @@ static void emit_stores(const struct kiln__emit *emit, unsigned width)
         struct kiln__elements elements =
             kiln__emit_run(emit, kiln__emit_store_type(emit, k), width, pointer.text, offset.text);
         if (k + 1 != emit->variant->result)
-            kiln__emit_store(emit->text, &elements, kiln__phrase("v%u", store->step).text, false);
+            kiln__emit_store(emit->code, &elements, kiln__phrase("v%u", store->step).text, false);
     }
 }
 
@@ -31,37 +31,36 @@ static void emit_function(const struct kiln__emit *emit, const char *name, unsig
     const struct kiln__group *group = emit->group;
     uint32_t kept = emit->variant->kept;
     struct kiln__type_name type = kiln__emit_type(KILN_F32, width);
-    kiln__text_add(emit->text,
-                   "static inline __attribute__((always_inline)) %s\n"
-                   "%s(const %s value, const long batch, const long row, const long column\n"
-                   "    EPILOGUE_PARAMETERS)\n{\n"
-                   "    const long line = batch * epilogue_m + row;\n",
-                   type.text, name, type.text);
+    kiln__code_open(emit->code, KILN__FUNCTION,
+                    "static inline __attribute__((always_inline)) %s\n"
+                    "%s(const %s value, const long batch, const long row, const long column\n"
+                    "EPILOGUE_PARAMETERS)",
+                    type.text, name, type.text);
+    kiln__code_add(emit->code, "const long line = batch * epilogue_m + row");
     kiln__emit_updated(emit);
     size_t first = kiln__group_operand_accesses(group);
     if (group->accesses.count > first)
         kiln__emit_coordinates(emit, "line", 0, kept);
     for (size_t k = first; k < group->accesses.count; k++)
-        kiln__text_add(emit->text, "const long b%zu = o%zu%s;\n", k, k,
+        kiln__code_add(emit->code, "const long b%zu = o%zu%s", k, k,
                        kiln__emit_dot(k, 0, kept).text);
     kiln__emit_steps(emit, group->reduced_step, (unsigned)group->steps.count, width, "b", "column");
     emit_stores(emit, width);
     unsigned result = emit->variant->result;
-    kiln__text_add(emit->text, "    return v%u;\n}\n",
+    kiln__code_add(emit->code, "return v%u",
                    result ? group->stores.items[result - 1].step : group->reduced_step);
+    kiln__code_end(emit->code);
 }
 
 void kiln__emit_epilogue(const struct kiln__emit *emit)
 {
-    kiln__text_add(emit->text, "#define EPILOGUE_PARAMETERS ");
-    kiln__emit_section(emit, KILN__SECTION_GROUP, true);
-    kiln__text_add(emit->text, "#define EPILOGUE_ARGUMENTS ");
-    kiln__emit_section(emit, KILN__SECTION_GROUP, false);
+    kiln__emit_section(emit, "EPILOGUE_PARAMETERS", KILN__SECTION_GROUP, true);
+    kiln__emit_section(emit, "EPILOGUE_ARGUMENTS", KILN__SECTION_GROUP, false);
     emit_function(emit, "epilogue_element", 1);
     emit_function(emit, "epilogue_vector", emit->variant->vector);
-    kiln__text_add(emit->text,
-                   "#define EPILOGUE(value, batch, row, column) \\\n"
-                   "    epilogue_element(value, batch, row, column EPILOGUE_ARGUMENTS)\n"
-                   "#define EPILOGUE_VECTOR(values, batch, row, column) \\\n"
-                   "    epilogue_vector(values, batch, row, column EPILOGUE_ARGUMENTS)\n");
+    kiln__code_line(emit->code,
+                    "#define EPILOGUE(value, batch, row, column) \\\n"
+                    "    epilogue_element(value, batch, row, column EPILOGUE_ARGUMENTS)\n"
+                    "#define EPILOGUE_VECTOR(values, batch, row, column) \\\n"
+                    "    epilogue_vector(values, batch, row, column EPILOGUE_ARGUMENTS)");
 }

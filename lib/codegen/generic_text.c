@@ -28,8 +28,35 @@ static struct kiln__phrase to_cell(kiln_type type, const char *value)
 static void generic_text_declare(const struct kiln__emit *emit, kiln_type type, char name,
                                  char cell)
 {
-    kiln__text_add(emit->text, "const %s %c = %s;\n", kiln__emit_type(type, 1).text, name,
+    kiln__code_add(emit->code, "const %s %c = %s", kiln__emit_type(type, 1).text, name,
                    from_cell(type, (char[]){cell, 0}).text);
+}
+
+/* ---- functions of cases ---- */
+
+static void open_function(const struct kiln__emit *emit, const char *signature, const char *key)
+{
+    kiln__code_open(emit->code, KILN__FUNCTION, "%s", signature);
+    kiln__code_open(emit->code, KILN__SWITCH, "%s", key);
+}
+
+static void close_function(const struct kiln__emit *emit)
+{
+    kiln__code_add(emit->code, "default: return 0");
+    kiln__code_end(emit->code);
+    kiln__code_end(emit->code);
+}
+
+/* "const float y = ", to which the case's expression is appended. */
+static struct kiln__text *declare_result(const struct kiln__emit *emit, const char *type)
+{
+    return kiln__code_add(emit->code, "const %s y = ", type);
+}
+
+static void close_case(const struct kiln__emit *emit, const char *cell)
+{
+    kiln__code_add(emit->code, "return %s", cell);
+    kiln__code_end(emit->code);
 }
 
 /* ---- operations ---- */
@@ -38,49 +65,49 @@ static void emit_apply(const struct kiln__emit *emit, unsigned op, kiln_type typ
 {
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[op];
     kiln_type result = kiln__types_result(row->types, type);
-    kiln__text_add(emit->text, "case %u: {\n", KILN__GENERIC_KEY(op, type));
+    kiln__code_open(emit->code, KILN__CASE, "%u", KILN__GENERIC_KEY(op, type));
     for (unsigned k = 0; k < row->arity; k++)
         generic_text_declare(emit, kiln__types_operand(row->types, k, type), (char)('a' + k),
                              (char)('p' + k));
-    kiln__text_add(emit->text, "const %s y = ", kiln__emit_type(result, 1).text);
-    kiln__emit_expression(emit, row->device, "a", row->arity > 1 ? "b" : NULL,
+    struct kiln__text *text = declare_result(emit, kiln__emit_type(result, 1).text);
+    kiln__emit_expression(text, row->device, "a", row->arity > 1 ? "b" : NULL,
                           row->arity > 2 ? "c" : NULL, type, 1);
-    kiln__text_add(emit->text, ";\nreturn %s;\n}\n", to_cell(result, "y").text);
+    close_case(emit, to_cell(result, "y").text);
 }
 
 static void emit_applies(const struct kiln__emit *emit)
 {
-    kiln__text_add(emit->text, "static ulong g_apply(const int key, const ulong p, const ulong q, "
-                               "const ulong r)\n{\nswitch (key) {\n");
+    open_function(
+        emit, "static ulong g_apply(const int key, const ulong p, const ulong q, const ulong r)",
+        "key");
     for (unsigned op = 0; op < KILN__OP_COUNT; op++)
         for (size_t i = 0; i < COMPUTED; i++)
             if (kiln__generic_has(op) &&
                 kiln__types_accept(kiln__elementwise_rows[op].types, computed[i]))
                 emit_apply(emit, op, computed[i]);
-    kiln__text_add(emit->text, "default: return 0;\n}\n}\n");
+    close_function(emit);
 }
 
 static void emit_conversion(const struct kiln__emit *emit, kiln_type from, kiln_type to,
                             bool saturates)
 {
-    kiln__text_add(emit->text, "case %d: {\n", KILN__GENERIC_CONVERT(to, from, saturates));
+    kiln__code_open(emit->code, KILN__CASE, "%d", KILN__GENERIC_CONVERT(to, from, saturates));
     generic_text_declare(emit, from, 'a', 'p');
-    kiln__text_add(emit->text, "const %s y = ", kiln__emit_type(to, 1).text);
-    kiln__emit_convert(emit->text, from, to, 1, "a", saturates);
-    kiln__text_add(emit->text, ";\nreturn %s;\n}\n", to_cell(to, "y").text);
+    kiln__emit_convert(declare_result(emit, kiln__emit_type(to, 1).text), from, to, 1, "a",
+                       saturates);
+    close_case(emit, to_cell(to, "y").text);
 }
 
 static void emit_converts(const struct kiln__emit *emit)
 {
-    kiln__text_add(emit->text,
-                   "static ulong g_convert(const int key, const ulong p)\n{\nswitch (key) {\n");
+    open_function(emit, "static ulong g_convert(const int key, const ulong p)", "key");
 #define EMIT(name, value, bytes, ctype)                                                            \
     for (size_t i = 0; i < COMPUTED; i++)                                                          \
         emit_conversion(emit, computed[i], KILN_##name, false);
     KILN_TYPE_MAP(EMIT)
 #undef EMIT
     emit_conversion(emit, KILN_I64, KILN_I32, true);
-    kiln__text_add(emit->text, "default: return 0;\n}\n}\n");
+    close_function(emit);
 }
 
 /* ---- memory ---- */
@@ -90,10 +117,9 @@ static void emit_load(const struct kiln__emit *emit, kiln_type type)
     struct kiln__phrase pointer = kiln__phrase("((global const %s *)x)", kiln__stored_type(type));
     struct kiln__elements elements = {
         .type = type, .width = 1, .fit = KILN__FIT_LOOSE, .pointer = pointer.text, .offset = "at"};
-    kiln__text_add(emit->text, "case %d: {\nconst %s y = ", (int)type,
-                   kiln__emit_type(type, 1).text);
-    kiln__emit_load(emit->text, &elements);
-    kiln__text_add(emit->text, ";\nreturn %s;\n}\n", to_cell(type, "y").text);
+    kiln__code_open(emit->code, KILN__CASE, "%d", (int)type);
+    kiln__emit_load(declare_result(emit, kiln__emit_type(type, 1).text), &elements);
+    close_case(emit, to_cell(type, "y").text);
 }
 
 static void emit_store(const struct kiln__emit *emit, kiln_type type)
@@ -101,24 +127,27 @@ static void emit_store(const struct kiln__emit *emit, kiln_type type)
     struct kiln__phrase pointer = kiln__phrase("((global %s *)x)", kiln__stored_type(type));
     struct kiln__elements elements = {
         .type = type, .width = 1, .fit = KILN__FIT_LOOSE, .pointer = pointer.text, .offset = "at"};
-    kiln__text_add(emit->text, "case %d: {\n", (int)type);
+    kiln__code_open(emit->code, KILN__CASE, "%d", (int)type);
     generic_text_declare(emit, type, 'a', 'p');
-    kiln__emit_store(emit->text, &elements, "a", false);
-    kiln__text_add(emit->text, "break;\n}\n");
+    kiln__emit_store(emit->code, &elements, "a", false);
+    kiln__code_add(emit->code, "break");
+    kiln__code_end(emit->code);
 }
 
 static void emit_memory(const struct kiln__emit *emit)
 {
 #define LOAD(name, value, bytes, ctype) emit_load(emit, KILN_##name);
 #define STORE(name, value, bytes, ctype) emit_store(emit, KILN_##name);
-    kiln__text_add(emit->text, "static ulong g_load(const int type, global const uchar *x, "
-                               "const int at)\n{\nswitch (type) {\n");
+    open_function(emit, "static ulong g_load(const int type, global const uchar *x, const int at)",
+                  "type");
     KILN_TYPE_MAP(LOAD)
-    kiln__text_add(emit->text, "default: return 0;\n}\n}\n"
-                               "static void g_store(const int type, global uchar *x, "
-                               "const int at, const ulong p)\n{\nswitch (type) {\n");
+    close_function(emit);
+    open_function(
+        emit, "static void g_store(const int type, global uchar *x, const int at, const ulong p)",
+        "type");
     KILN_TYPE_MAP(STORE)
-    kiln__text_add(emit->text, "}\n}\n");
+    kiln__code_end(emit->code);
+    kiln__code_end(emit->code);
 #undef LOAD
 #undef STORE
 }
@@ -130,44 +159,42 @@ static void emit_memory(const struct kiln__emit *emit)
 static void emit_combine(const struct kiln__emit *emit, unsigned op, kiln_type type)
 {
     const struct kiln__reduce_row *row = &kiln__reduce_rows[op];
-    kiln__text_add(emit->text, "case %u: {\n", KILN__GENERIC_KEY(op, type));
+    kiln__code_open(emit->code, KILN__CASE, "%u", KILN__GENERIC_KEY(op, type));
     generic_text_declare(emit, type, 'a', 'p');
     generic_text_declare(emit, type, 'b', 'q');
-    kiln__text_add(emit->text,
-                   "const %s y = ", row->indexed ? "bool" : kiln__emit_type(type, 1).text);
-    kiln__emit_expression(emit, row->combine, "a", "b", NULL, type, 1);
-    kiln__text_add(emit->text, ";\nreturn %s;\n}\n",
-                   row->indexed ? "(ulong)y" : to_cell(type, "y").text);
+    struct kiln__text *text =
+        declare_result(emit, row->indexed ? "bool" : kiln__emit_type(type, 1).text);
+    kiln__emit_expression(text, row->combine, "a", "b", NULL, type, 1);
+    close_case(emit, row->indexed ? "(ulong)y" : to_cell(type, "y").text);
 }
 
 static void emit_finish(const struct kiln__emit *emit, unsigned op, kiln_type type)
 {
     struct kiln__phrase count = kiln__phrase("((%s)(count))", kiln__emit_type(type, 1).text);
-    kiln__text_add(emit->text, "case %u: {\n", KILN__GENERIC_KEY(op, type));
+    kiln__code_open(emit->code, KILN__CASE, "%u", KILN__GENERIC_KEY(op, type));
     generic_text_declare(emit, type, 'a', 'p');
-    kiln__text_add(emit->text, "const %s y = ", kiln__emit_type(type, 1).text);
-    kiln__emit_expression(emit, kiln__reduce_rows[op].finish, "a", NULL, count.text, type, 1);
-    kiln__text_add(emit->text, ";\nreturn %s;\n}\n", to_cell(type, "y").text);
+    struct kiln__text *text = declare_result(emit, kiln__emit_type(type, 1).text);
+    kiln__emit_expression(text, kiln__reduce_rows[op].finish, "a", NULL, count.text, type, 1);
+    close_case(emit, to_cell(type, "y").text);
 }
 
 static void emit_reductions(const struct kiln__emit *emit)
 {
-    kiln__text_add(emit->text, "static ulong g_combine(const int key, const ulong p, const ulong q)"
-                               "\n{\nswitch (key) {\n");
+    open_function(emit, "static ulong g_combine(const int key, const ulong p, const ulong q)",
+                  "key");
     for (unsigned op = 0; op < KILN__REDUCE_COUNT; op++)
         for (size_t i = 0; i < COMPUTED; i++)
             if (kiln__types_accept(kiln__reduce_rows[op].types, computed[i]))
                 emit_combine(emit, op, computed[i]);
-    kiln__text_add(emit->text,
-                   "default: return 0;\n}\n}\n"
-                   "static ulong g_finish(const int key, const ulong p, const int count)"
-                   "\n{\nswitch (key) {\n");
+    close_function(emit);
+    open_function(emit, "static ulong g_finish(const int key, const ulong p, const int count)",
+                  "key");
     for (unsigned op = 0; op < KILN__REDUCE_COUNT; op++)
         for (size_t i = 0; i < COMPUTED; i++)
             if (!kiln__reduce_rows[op].indexed &&
                 kiln__types_accept(kiln__reduce_rows[op].types, computed[i]))
                 emit_finish(emit, op, computed[i]);
-    kiln__text_add(emit->text, "default: return 0;\n}\n}\n");
+    close_function(emit);
 }
 
 /* ---- all ---- */
@@ -196,7 +223,7 @@ static void emit_names(const struct kiln__emit *emit)
                      KILN__GENERIC_ACCESS(NAME) KILN__GENERIC_STORE(NAME)};
 #undef NAME
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        kiln__text_add(emit->text, "#define %s %d\n", names[i].name, names[i].value);
+        kiln__code_line(emit->code, "#define %s %d", names[i].name, names[i].value);
 }
 
 /* A group of no plan, with a step for each row that is a case: what the prelude goes by. */

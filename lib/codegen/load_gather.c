@@ -33,22 +33,22 @@ static struct kiln__phrase position_of(const struct kiln__emit *emit, size_t k, 
 
 /* ---- numbers ---- */
 
-void kiln__emit_number(const struct kiln__emit *emit, const struct kiln__step *step, unsigned width,
-                       const char *base, const char *at)
+void kiln__emit_number(const struct kiln__emit *emit, struct kiln__text *text,
+                       const struct kiln__step *step, unsigned width, const char *base,
+                       const char *at)
 {
     size_t k = step->index;
     uint8_t along = emit->variant->along[k];
     struct kiln__type_name type = kiln__emit_type(KILN_I32, width);
-    kiln__text_add(emit->text, "(%s)((int)(%s))", type.text,
-                   position_of(emit, k, base, at, 0).text);
+    kiln__text_add(text, "(%s)((int)(%s))", type.text, position_of(emit, k, base, at, 0).text);
     if (width == 1 || along == KILN__REPEATED)
         return;
-    kiln__text_add(emit->text, " + (%s)(", type.text);
+    kiln__text_add(text, " + (%s)(", type.text);
     for (unsigned lane = 0; lane < width; lane++)
-        kiln__text_add(emit->text, "%s%u", lane ? ", " : "", lane);
-    kiln__text_add(emit->text, ")");
+        kiln__text_add(text, "%s%u", lane ? ", " : "", lane);
+    kiln__text_add(text, ")");
     if (along == KILN__STRIDED)
-        kiln__text_add(emit->text, " * (%s)((int)s%zu_%u)", type.text, k,
+        kiln__text_add(text, " * (%s)((int)s%zu_%u)", type.text, k,
                        kiln__emit_vector_dimension(emit));
 }
 
@@ -62,41 +62,44 @@ static const char *nothing(const struct kiln__step *step)
 }
 
 /* `width` neighbours from where the index says. */
-static void emit_element(const struct kiln__emit *emit, const struct kiln__step *step,
-                         unsigned width, const char *index, const char *position)
+static void emit_element(const struct kiln__emit *emit, struct kiln__text *text,
+                         const struct kiln__step *step, unsigned width, const char *index,
+                         const char *position)
 {
     unsigned k = step->index;
     struct kiln__phrase pointer = kiln__phrase("x%u", k);
     struct kiln__phrase offset = kiln__phrase("%s + %s * g%u", position, index, k);
     struct kiln__elements elements =
         kiln__emit_run(emit, step->type, width, pointer.text, offset.text);
-    kiln__text_add(emit->text, "(uint)%s < (uint)e%u ? ", index, k);
-    kiln__emit_load(emit->text, &elements);
+    kiln__text_add(text, "(uint)%s < (uint)e%u ? ", index, k);
+    kiln__emit_load(text, &elements);
     if (width == 1)
-        kiln__text_add(emit->text, " : %s", nothing(step));
+        kiln__text_add(text, " : %s", nothing(step));
     else
-        kiln__text_add(emit->text, " : (%s)(%s)", kiln__emit_type(elements.type, width).text,
+        kiln__text_add(text, " : (%s)(%s)", kiln__emit_type(elements.type, width).text,
                        nothing(step));
 }
 
-void kiln__emit_gathered(const struct kiln__emit *emit, const struct kiln__step *step,
-                         unsigned width, const char *base, const char *at)
+void kiln__emit_gathered(const struct kiln__emit *emit, struct kiln__text *text,
+                         const struct kiln__step *step, unsigned width, const char *base,
+                         const char *at)
 {
     const struct kiln__type_name type = kiln__emit_type(step->type, width);
     const struct kiln__value_name where = kiln__emit_value(emit, step->args[0]);
     uint8_t along = emit->variant->along[step->index];
     bool uniform = width > 1 && along != KILN__STRIDED && is_uniform(emit, step->args[0]);
     if (width == 1 || (uniform && along != KILN__REPEATED)) {
-        emit_element(emit, step, width, kiln__phrase(width > 1 ? "%s.s0" : "%s", where.text).text,
+        emit_element(emit, text, step, width,
+                     kiln__phrase(width > 1 ? "%s.s0" : "%s", where.text).text,
                      position_of(emit, step->index, base, at, 0).text);
         return;
     }
-    kiln__text_add(emit->text, "(%s)(", type.text);
+    kiln__text_add(text, "(%s)(", type.text);
     for (unsigned lane = 0; lane < (uniform ? 1 : width); lane++) {
-        kiln__text_add(emit->text, uniform ? "" : lane ? ", (" : "(");
-        emit_element(emit, step, 1, kiln__phrase("%s.s%x", where.text, lane).text,
+        kiln__text_add(text, uniform ? "" : lane ? ", (" : "(");
+        emit_element(emit, text, step, 1, kiln__phrase("%s.s%x", where.text, lane).text,
                      position_of(emit, step->index, base, at, lane).text);
-        kiln__text_add(emit->text, uniform ? "" : ")");
+        kiln__text_add(text, uniform ? "" : ")");
     }
-    kiln__text_add(emit->text, ")");
+    kiln__text_add(text, ")");
 }

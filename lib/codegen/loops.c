@@ -11,12 +11,7 @@ static void loops_reduce(struct kiln__body *body);
 /* "for (; i + 16 <= count; i += 16) {" */
 static void open_strip(const struct kiln__body *body, unsigned elements, const char *count)
 {
-    kiln__text_add(body->text, "for (; i + %u <= %s; i += %u) {\n", elements, count, elements);
-}
-
-static void close(const struct kiln__body *body)
-{
-    kiln__text_add(body->text, "}\n");
+    kiln__code_open(body->code, KILN__FOR, "; i + %u <= %s; i += %u", elements, count, elements);
 }
 
 /* As many elements from `from` on as lie along dimension `d` before `to`. */
@@ -24,10 +19,10 @@ static void emit_count(const struct kiln__body *body, uint32_t d, bool outer, co
                        const char *to)
 {
     if (outer)
-        kiln__text_add(body->text, "const idx count = min(d%u - %s %% d%u, %s - %s);\n", d, from, d,
+        kiln__code_add(body->code, "const idx count = min(d%u - %s %% d%u, %s - %s)", d, from, d,
                        to, from);
     else
-        kiln__text_add(body->text, "const idx count = %s - %s;\n", to, from);
+        kiln__code_add(body->code, "const idx count = %s - %s", to, from);
 }
 
 /* ---- the reduced axis ---- */
@@ -37,11 +32,12 @@ static void emit_count(const struct kiln__body *body, uint32_t d, bool outer, co
  * needs behind it, and layer norm's gradient took an H200 17.9 us instead of 14.4. */
 static void emit_exchange(const struct kiln__body *body, unsigned lanes)
 {
-    kiln__text_add(body->text, "%sfor (int other = %u; other; other /= 2) {\n",
-                   __builtin_popcount(body->held) > 1 ? "#pragma unroll 1\n" : "", lanes / 2);
-    kiln__body_totals(body, 1, "const $ @_other = across_$(@, other);\n");
+    if (__builtin_popcount(body->held) > 1)
+        kiln__code_unroll(body->code, 1);
+    kiln__code_open(body->code, KILN__FOR, "int other = %u; other; other /= 2", lanes / 2);
+    kiln__body_totals(body, 1, "const $ @_other = across_$(@, other)");
     kiln__body_merge(body, "@", "@_other");
-    close(body);
+    kiln__code_end(body->code);
 }
 
 /* As emit_tree() where items exchange values: through local memory go those of each 32 lanes. */
@@ -52,13 +48,13 @@ static void emit_shuffled_tree(const struct kiln__body *body)
         emit_exchange(body, lanes < KILN__SHUFFLED ? lanes : KILN__SHUFFLED);
     if (parts < 2)
         return;
-    kiln__text_add(body->text, "if (lane %% %d == 0) {\n", KILN__SHUFFLED);
-    kiln__body_totals(body, 1, kiln__phrase("scratch_@[item / %d] = @;\n", KILN__SHUFFLED).text);
-    kiln__text_add(body->text, "}\nbarrier(CLK_LOCAL_MEM_FENCE);\n");
+    kiln__code_open(body->code, KILN__IF, "lane %% %d == 0", KILN__SHUFFLED);
+    kiln__body_totals(body, 1, kiln__phrase("scratch_@[item / %d] = @", KILN__SHUFFLED).text);
+    kiln__code_end(body->code);
+    kiln__code_barrier(body->code);
     kiln__body_totals(
         body, 1,
-        kiln__phrase("@ = scratch_@[(item - lane) / %d + lane %% %u];\n", KILN__SHUFFLED, parts)
-            .text);
+        kiln__phrase("@ = scratch_@[(item - lane) / %d + lane %% %u]", KILN__SHUFFLED, parts).text);
     emit_exchange(body, parts);
 }
 
@@ -72,16 +68,17 @@ static void emit_tree(const struct kiln__body *body)
         return;
     }
     const bool columns = body->variant->kept_mapping == KILN__AXIS_COLUMNS;
-    kiln__body_totals(body, 1, "scratch_@[item] = @;\n");
-    kiln__text_add(body->text, "barrier(CLK_LOCAL_MEM_FENCE);\n"
-                               "for (int other = (int)lanes / 2; other; other /= 2) {\n"
-                               "if (lane < other) {\n");
+    kiln__body_totals(body, 1, "scratch_@[item] = @");
+    kiln__code_barrier(body->code);
+    kiln__code_open(body->code, KILN__FOR, "int other = (int)lanes / 2; other; other /= 2");
+    kiln__code_open(body->code, KILN__IF, "lane < other");
     kiln__body_merge(body, "scratch_@[item]",
                      columns ? "scratch_@[item + other * beside]" : "scratch_@[item + other]");
-    kiln__text_add(body->text, "}\nbarrier(CLK_LOCAL_MEM_FENCE);\n}\n");
-    kiln__body_totals(body, 1,
-                      columns ? "@ = scratch_@[item - lane * beside];\n"
-                              : "@ = scratch_@[item - lane];\n");
+    kiln__code_end(body->code);
+    kiln__code_barrier(body->code);
+    kiln__code_end(body->code);
+    kiln__body_totals(
+        body, 1, columns ? "@ = scratch_@[item - lane * beside]" : "@ = scratch_@[item - lane]");
 }
 
 /* Phases at one row, up to the values of their reductions. */
@@ -109,17 +106,17 @@ static void open_long(const struct kiln__body *body, const char *at, const char 
                       const char *end, const char *step)
 {
     kiln__body_long_totals(body, 1);
-    kiln__text_add(body->text,
-                   "for (idx %s = %s;;) {\n"
-                   "const idx stop = min(%s + %s * %d, %s);\n",
-                   at, from, at, step, KILN__IN_ONE, end);
+    kiln__code_open(body->code, KILN__FOR, "idx %s = %s;;", at, from);
+    kiln__code_add(body->code, "const idx stop = min(%s + %s * %d, %s)", at, step, KILN__IN_ONE,
+                   end);
 }
 
 static void close_long(const struct kiln__body *body, const char *at, const char *end)
 {
-    kiln__text_add(body->text, "if (%s >= %s)\nbreak;\n", at, end);
+    kiln__code_single(body->code, KILN__IF, "%s >= %s", at, end);
+    kiln__code_add(body->code, "break");
     kiln__body_pass_on(body, 1, 0);
-    close(body);
+    kiln__code_end(body->code);
     kiln__body_take_back(body, 1, 0);
 }
 
@@ -132,27 +129,30 @@ static void reduce_each(struct kiln__body *body)
     struct kiln__phrase r = kiln__body_in_order(body, "r", 1, "to");
     bool carries = kiln__body_carries(body),
          shares = kiln__axis_shares(body->variant->kept_mapping);
-    kiln__text_add(body->text, carries ? "{\n" : "");
+    if (carries)
+        kiln__code_block(body->code);
     kiln__body_sums(body, 1, KILN__START);
     const bool adds = shares && !carries && kiln__body_adds(body);
     if (shares)
-        kiln__text_add(body->text, "const idx part = (to - from + (lanes - 1)) / lanes;\n"
-                                   "const idx begin = live ? from + lane * part : to;\n"
-                                   "const idx end = min(begin + part, to);\n");
+        kiln__code_add(body->code, "const idx part = (to - from + (lanes - 1)) / lanes\n"
+                                   "const idx begin = live ? from + lane * part : to\n"
+                                   "const idx end = min(begin + part, to)");
     if (adds)
         open_long(body, "r", "begin", "end", "1");
     if (shares)
-        kiln__text_add(body->text, "#pragma unroll %d\n", AT_ONCE);
-    kiln__text_add(body->text, "for (%s; r < %s; r++) {\n",
-                   adds     ? ""
-                   : shares ? "idx r = begin"
-                            : "idx r = from",
-                   adds     ? "stop"
-                   : shares ? "end"
-                            : "to");
+        kiln__code_unroll(body->code, AT_ONCE);
+    kiln__code_open(body->code, KILN__FOR, "%s; r < %s; r++",
+                    adds     ? ""
+                    : shares ? "idx r = begin"
+                             : "idx r = from",
+                    adds     ? "stop"
+                    : shares ? "end"
+                             : "to");
     kiln__body_reduced_bases(body, r.text);
     kiln__body_element(body, 1, "0", r.text, KILN__TOTALS);
-    kiln__text_add(body->text, carries ? "}\n}\n" : "}\n");
+    kiln__code_end(body->code);
+    if (carries)
+        kiln__code_end(body->code);
     if (adds)
         close_long(body, "r", "end");
 }
@@ -165,9 +165,9 @@ static void emit_unrolled(const struct kiln__body *body, unsigned unroll, const 
         unsigned width = body->variant->vector;
         struct kiln__phrase place = kiln__phrase(u ? "(%s + %s * %u)" : "%s", i, apart, u);
         struct kiln__phrase at = kiln__body_in_order(body, place.text, width, "count");
-        kiln__text_add(body->text, "{\n");
+        kiln__code_block(body->code);
         kiln__body_element(body, width, at.text, kiln__phrase("r + %s", at.text).text, u);
-        close(body);
+        kiln__code_end(body->code);
     }
 }
 
@@ -176,28 +176,28 @@ static void emit_unrolled(const struct kiln__body *body, unsigned unroll, const 
 static void emit_parts(const struct kiln__body *body, unsigned unroll)
 {
     unsigned width = body->variant->vector;
-    kiln__text_add(body->text,
-                   "const bool apart = count >= %d;\n"
-                   "const idx whole = count / %u * %u, part = whole / %u;\n"
-                   "const idx between = apart ? part : %u, step = apart ? %u : %u;\n"
-                   "const idx end = apart ? part : whole;\n",
+    kiln__code_add(body->code,
+                   "const bool apart = count >= %d\n"
+                   "const idx whole = count / %u * %u, part = whole / %u\n"
+                   "const idx between = apart ? part : %u, step = apart ? %u : %u\n"
+                   "const idx end = apart ? part : whole",
                    1 << body->variant->partials, unroll * width, unroll * width, unroll, width,
                    width, unroll * width);
     const bool adds = kiln__body_adds(body);
-    if (adds)
-        kiln__text_add(body->text,
-                       "for (;;) {\n"
-                       "const idx stop = min(i + step * %d, end);\n",
-                       KILN__IN_ONE);
-    kiln__text_add(body->text, "for (; i < %s; i += step) {\n", adds ? "stop" : "end");
-    emit_unrolled(body, unroll, "i", "between");
-    close(body);
     if (adds) {
-        kiln__text_add(body->text, "if (i >= end)\nbreak;\n");
-        kiln__body_pass_on(body, body->variant->vector, unroll);
-        close(body);
+        kiln__code_open(body->code, KILN__FOR, ";;");
+        kiln__code_add(body->code, "const idx stop = min(i + step * %d, end)", KILN__IN_ONE);
     }
-    kiln__text_add(body->text, "i = whole;\n");
+    kiln__code_open(body->code, KILN__FOR, "; i < %s; i += step", adds ? "stop" : "end");
+    emit_unrolled(body, unroll, "i", "between");
+    kiln__code_end(body->code);
+    if (adds) {
+        kiln__code_single(body->code, KILN__IF, "i >= end");
+        kiln__code_add(body->code, "break");
+        kiln__body_pass_on(body, body->variant->vector, unroll);
+        kiln__code_end(body->code);
+    }
+    kiln__code_add(body->code, "i = whole");
 }
 
 static void begin_vectors(struct kiln__body *body, unsigned count)
@@ -220,7 +220,7 @@ static void emit_vectors(const struct kiln__body *body, unsigned unroll, const c
     for (unsigned u = unroll;; u = 1) {
         open_strip(body, width * u, end);
         emit_unrolled(body, u, "i", apart.text);
-        close(body);
+        kiln__code_end(body->code);
         if (u == 1)
             break;
     }
@@ -231,22 +231,23 @@ static void emit_long(const struct kiln__body *body, unsigned unroll)
 {
     unsigned width = body->variant->vector, visit = unroll * width;
     struct kiln__phrase apart = kiln__phrase("%u", width);
-    kiln__text_add(body->text, "for (;;) {\nconst idx stop = min(i + %u, count);\n",
-                   KILN__IN_ONE * visit);
+    kiln__code_open(body->code, KILN__FOR, ";;");
+    kiln__code_add(body->code, "const idx stop = min(i + %u, count)", KILN__IN_ONE * visit);
     open_strip(body, visit, "stop");
     emit_unrolled(body, unroll, "i", apart.text);
-    close(body);
-    kiln__text_add(body->text, "if (i + %u > count)\nbreak;\n", visit);
+    kiln__code_end(body->code);
+    kiln__code_single(body->code, KILN__IF, "i + %u > count", visit);
+    kiln__code_add(body->code, "break");
     kiln__body_pass_on(body, width, unroll);
-    close(body);
+    kiln__code_end(body->code);
 }
 
 static void emit_singles(const struct kiln__body *body)
 {
     struct kiln__phrase at = kiln__body_in_order(body, "i", 1, "count");
-    kiln__text_add(body->text, "for (; i < count; i++) {\n");
+    kiln__code_open(body->code, KILN__FOR, "; i < count; i++");
     kiln__body_element(body, 1, at.text, kiln__phrase("r + %s", at.text).text, KILN__TOTALS);
-    close(body);
+    kiln__code_end(body->code);
 }
 
 /* Elements that a phase is ahead of the one that follows it: enough to make little of rescaling,
@@ -258,32 +259,36 @@ static void emit_ahead(struct kiln__body *body, unsigned unroll)
 {
     unsigned width = body->variant->vector;
     struct kiln__phrase apart = kiln__phrase("%u", width), ahead = kiln__phrase("(i + %d)", AHEAD);
-    kiln__text_add(body->text, "const idx whole = count / %u * %u, lead = min((idx)%d, whole);\n",
+    kiln__code_add(body->code, "const idx whole = count / %u * %u, lead = min((idx)%d, whole)",
                    width, width, AHEAD);
     emit_vectors(body, unroll, "lead");
-    kiln__text_add(body->text, "i = 0;\nwhile (i + %d <= whole) {\n", 2 * AHEAD);
+    kiln__code_add(body->code, "i = 0");
+    kiln__code_open(body->code, KILN__WHILE, "i + %d <= whole", 2 * AHEAD);
     kiln__online_rescale(body, width, unroll);
-    kiln__text_add(body->text, "for (const idx end = i + %d; i < end; i += %u) {\n", AHEAD,
-                   unroll * width);
+    kiln__code_open(body->code, KILN__FOR, "const idx end = i + %d; i < end; i += %u", AHEAD,
+                    unroll * width);
     kiln__online_turn(body);
     emit_unrolled(body, unroll, "i", apart.text);
     kiln__online_turn_back(body);
     emit_unrolled(body, unroll, ahead.text, apart.text);
-    kiln__text_add(body->text, "}\n}\nconst idx rest = i;\ni += lead;\n");
+    kiln__code_end(body->code);
+    kiln__code_end(body->code);
+    kiln__code_add(body->code, "const idx rest = i\n"
+                               "i += lead");
     emit_vectors(body, unroll, "whole");
     kiln__online_rescale(body, width, unroll);
-    kiln__text_add(body->text, "i = rest;\n");
+    kiln__code_add(body->code, "i = rest");
     kiln__online_turn(body);
     emit_vectors(body, unroll, "whole");
     kiln__online_turn_back(body);
-    kiln__text_add(body->text, "{\n");
+    kiln__code_block(body->code);
     emit_singles(body);
     kiln__online_rescale(body, 1, 0);
-    kiln__text_add(body->text, "i = whole;\n");
+    kiln__code_add(body->code, "i = whole");
     kiln__online_turn(body);
     emit_singles(body);
     kiln__online_turn_back(body);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }
 
 /* `count` elements from `r` on are one run. */
@@ -292,18 +297,18 @@ static void reduce_vectors(struct kiln__body *body)
     unsigned unroll = kiln__body_unroll(body);
     bool parts = unroll > 1 && body->variant->partials > 0;
     uint32_t inner = body->variant->rank - 1u;
-    kiln__text_add(body->text, "{\n");
+    kiln__code_block(body->code);
     kiln__body_sums(body, 1, KILN__START);
-    kiln__body_sums(body, 1, "$ @_lost = 0;\n");
+    kiln__body_sums(body, 1, "$ @_lost = 0");
     begin_vectors(body, unroll);
     const bool adds = kiln__body_adds(body) && !kiln__body_carries(body) &&
                       !kiln__online_applies(body, body->phase + 1);
     if (adds)
         kiln__body_long_totals(body, body->variant->vector);
-    kiln__text_add(body->text, "for (idx r = from; r < to;) {\n");
+    kiln__code_open(body->code, KILN__FOR, "idx r = from; r < to;");
     emit_count(body, inner, inner > body->variant->kept, "r", "to");
     kiln__body_reduced_bases(body, "r");
-    kiln__text_add(body->text, "idx i = 0;\n");
+    kiln__code_add(body->code, "idx i = 0");
     if (kiln__online_applies(body, body->phase + 1)) {
         emit_ahead(body, unroll);
     } else {
@@ -315,11 +320,12 @@ static void reduce_vectors(struct kiln__body *body)
             emit_vectors(body, parts || adds ? 1 : unroll, "count");
         emit_singles(body);
     }
-    kiln__text_add(body->text, "r += count;\n}\n");
+    kiln__code_add(body->code, "r += count");
+    kiln__code_end(body->code);
     if (adds)
         kiln__body_take_back(body, body->variant->vector, unroll);
     end_vectors(body, unroll);
-    close(body);
+    kiln__code_end(body->code);
 }
 
 /* `unroll` vectors that are `lanes` vectors apart, into accumulators or all into `into`. */
@@ -328,10 +334,10 @@ static void emit_apart(const struct kiln__body *body, unsigned unroll, unsigned 
 {
     for (unsigned u = 0; u < unroll; u++) {
         struct kiln__phrase r = kiln__phrase(u ? "(r + lanes * %u)" : "r", u * width);
-        kiln__text_add(body->text, "{\n");
+        kiln__code_block(body->code);
         kiln__body_reduced_bases(body, r.text);
         kiln__body_element(body, width, "0", r.text, into == KILN__TOTALS ? into : into + u);
-        close(body);
+        kiln__code_end(body->code);
     }
 }
 
@@ -339,23 +345,24 @@ static void emit_apart(const struct kiln__body *body, unsigned unroll, unsigned 
 static void emit_lanes(struct kiln__body *body, unsigned unroll, unsigned width, unsigned into,
                        unsigned most)
 {
-    kiln__text_add(body->text, "for (; r + lanes * %u + %u <= to; r += lanes * %u) {\n",
-                   (unroll - 1) * width, width, unroll * width);
+    kiln__code_open(body->code, KILN__FOR, "; r + lanes * %u + %u <= to; r += lanes * %u",
+                    (unroll - 1) * width, width, unroll * width);
     emit_apart(body, unroll, width, into);
     kiln__online_rescale(body, width, into == KILN__TOTALS ? 0 : most);
     if (kiln__online_turn(body)) {
         emit_apart(body, unroll, width, into);
         kiln__online_turn_back(body);
     }
-    close(body);
+    kiln__code_end(body->code);
 }
 
 static void emit_long_lanes(struct kiln__body *body)
 {
     open_long(body, "at", "r", "to", "lanes");
-    kiln__text_add(body->text, "for (; at < stop; at += lanes) {\nconst idx r = at;\n");
+    kiln__code_open(body->code, KILN__FOR, "; at < stop; at += lanes");
+    kiln__code_add(body->code, "const idx r = at");
     emit_apart(body, 1, 1, KILN__TOTALS);
-    close(body);
+    kiln__code_end(body->code);
     close_long(body, "at", "to");
 }
 
@@ -363,18 +370,21 @@ static void emit_long_lanes(struct kiln__body *body)
 static void carry_lanes(struct kiln__body *body)
 {
     bool vectors = body->variant->vector > 1, partial = body->variant->stage == KILN__STAGE_PARTIAL;
-    kiln__text_add(body->text, partial ? "" : "{\n"); /* else the totals are still to be stored */
-    kiln__body_sums(body, 1, KILN__START "$ @_lost = 0;\n");
+    if (!partial) /* else the totals are still to be stored */
+        kiln__code_block(body->code);
+    kiln__body_sums(body, 1, KILN__START "\n$ @_lost = 0");
     kiln__body_reduced_bases(body, "0");
     if (vectors)
         kiln__body_accumulators(body, 1);
-    kiln__text_add(body->text, kiln__body_shared(body) ? "int side = 0;\n" : "");
+    if (kiln__body_shared(body))
+        kiln__code_add(body->code, "int side = 0");
     if (body->variant->stage == KILN__STAGE_BEHIND)
         kiln__body_segments(body);
     kiln__body_pieces(body);
     if (vectors)
         kiln__body_fold(body, 1);
-    kiln__text_add(body->text, partial ? "" : "}\n");
+    if (!partial)
+        kiln__code_end(body->code);
 }
 
 /* Single elements one at a time: four took an H200 longer. With a phase that follows they are
@@ -388,14 +398,15 @@ static void reduce_lanes(struct kiln__body *body)
         carry_lanes(body);
         return;
     }
-    kiln__text_add(body->text, "if (live) {\nidx r = from + lane * %u;\n", width);
+    kiln__code_open(body->code, KILN__IF, "live");
+    kiln__code_add(body->code, "idx r = from + lane * %u", width);
     if (width > 1) {
         begin_vectors(body, unroll);
         if (unroll > 1)
             emit_lanes(body, unroll, width, 0, unroll);
         emit_lanes(body, 1, width, 0, unroll);
         end_vectors(body, unroll);
-        kiln__text_add(body->text, "r = from + (to - from) / %u * %u + lane;\n", width, width);
+        kiln__code_add(body->code, "r = from + (to - from) / %u * %u + lane", width, width);
     } else if (kiln__online_applies(body, body->phase + 1)) {
         emit_lanes(body, TOGETHER, 1, KILN__TOTALS, 0);
     }
@@ -403,7 +414,7 @@ static void reduce_lanes(struct kiln__body *body)
         emit_long_lanes(body);
     else
         emit_lanes(body, 1, 1, KILN__TOTALS, 0);
-    close(body);
+    kiln__code_end(body->code);
 }
 
 /* All vectors of a lane, which it keeps from phase to phase. */
@@ -411,17 +422,17 @@ static void reduce_held(struct kiln__body *body)
 {
     unsigned width = body->variant->vector, unroll = kiln__body_unroll(body);
     unroll = unroll < body->variant->held ? unroll : body->variant->held;
-    kiln__text_add(body->text, "{\n");
+    kiln__code_block(body->code);
     kiln__body_accumulators(body, unroll);
     for (body->slot = 0; body->slot < body->variant->held; body->slot++) {
         struct kiln__phrase r = kiln__phrase("at%u", body->slot);
-        kiln__text_add(body->text, "if (in%u) {\n", body->slot);
+        kiln__code_open(body->code, KILN__IF, "in%u", body->slot);
         kiln__body_reduced_bases(body, r.text);
         kiln__body_element(body, width, "0", r.text, body->slot % unroll);
-        close(body);
+        kiln__code_end(body->code);
     }
     kiln__body_fold(body, unroll);
-    close(body);
+    kiln__code_end(body->code);
 }
 
 static void reduce_partials(struct kiln__body *body)
@@ -430,13 +441,13 @@ static void reduce_partials(struct kiln__body *body)
     const bool adds = shares && kiln__body_adds(body);
     if (adds)
         open_long(body, "s", "live ? lane : segments", "segments", "lanes");
-    kiln__text_add(body->text, "for (%s; s < %s; s += %s) {\n",
-                   adds     ? ""
-                   : shares ? "idx s = live ? lane : segments"
-                            : "idx s = 0",
-                   adds ? "stop" : "segments", shares ? "lanes" : "1");
+    kiln__code_open(body->code, KILN__FOR, "%s; s < %s; s += %s",
+                    adds     ? ""
+                    : shares ? "idx s = live ? lane : segments"
+                             : "idx s = 0",
+                    adds ? "stop" : "segments", shares ? "lanes" : "1");
     kiln__body_merge(body, "@", kiln__body_partial(body));
-    close(body);
+    kiln__code_end(body->code);
     if (adds)
         close_long(body, "s", "segments");
 }
@@ -455,10 +466,9 @@ static void loops_reduce(struct kiln__body *body)
 
 static void open_chunk(const struct kiln__body *body, const char *step)
 {
-    kiln__text_add(body->text,
-                   "const idx first = get_global_id(0) * chunk, last = min(first + chunk, n);\n"
-                   "for (idx p = first; p < last;%s) {\n",
-                   step);
+    kiln__code_add(body->code,
+                   "const idx first = get_global_id(0) * chunk, last = min(first + chunk, n)");
+    kiln__code_open(body->code, KILN__FOR, "idx p = first; p < last;%s", step);
 }
 
 static void keep_each(struct kiln__body *body)
@@ -467,7 +477,7 @@ static void keep_each(struct kiln__body *body)
     kiln__body_bases(body, body->variant->kept);
     emit_phases(body);
     kiln__body_store(body, 1, "p", "0");
-    close(body);
+    kiln__code_end(body->code);
 }
 
 /* A run of a map: vectors, and single elements after them; before them too where a streaming store
@@ -481,21 +491,26 @@ static void emit_run(const struct kiln__body *body)
     if (body->variant->streams) {
         unsigned bytes = width * (unsigned)kiln_type_size(kiln__emit_store_type(body->emit, 0));
         unsigned line = bytes > KILN__LINE ? bytes : KILN__LINE;
-        kiln__text_add(body->text,
+        kiln__code_add(body->code,
                        "const idx head = stream ? (%u - ((size_t)(y0 + q0 + p) & %u)) / "
-                       "(int)sizeof *y0 %% (%u / (int)sizeof *y0) : 0;\n",
+                       "(int)sizeof *y0 %% (%u / (int)sizeof *y0) : 0",
                        line, line - 1, line);
     }
-    kiln__text_add(body->text, "idx i = 0, stop = %s;\nfor (;;) {\nfor (; i < stop; i++) {\n",
+    kiln__code_add(body->code, "idx i = 0, stop = %s",
                    body->variant->streams ? "min(head, count)" : "0");
+    kiln__code_open(body->code, KILN__FOR, ";;");
+    kiln__code_open(body->code, KILN__FOR, "; i < stop; i++");
     kiln__body_element(body, 1, "i", "", 0);
-    kiln__text_add(body->text, "}\nif (i == count)\nbreak;\n");
+    kiln__code_end(body->code);
+    kiln__code_single(body->code, KILN__IF, "i == count");
+    kiln__code_add(body->code, "break");
     for (unsigned count = body->variant->pairs ? 2 : 1; count > 0; count--) {
         open_strip(body, count * width, "count");
         kiln__body_elements(body, pair, count);
-        close(body);
+        kiln__code_end(body->code);
     }
-    kiln__text_add(body->text, "stop = count;\n}\n");
+    kiln__code_add(body->code, "stop = count");
+    kiln__code_end(body->code);
 }
 
 static void keep_vectors(struct kiln__body *body)
@@ -512,30 +527,34 @@ static void keep_vectors(struct kiln__body *body)
         kiln__emit_columns(body);
     else
         emit_run(body);
-    kiln__text_add(body->text, "p += count;\n}\n");
+    kiln__code_add(body->code, "p += count");
+    kiln__code_end(body->code);
 }
 
 /* Two vectors of a work-item, one for each item of its group between them. */
 static void keep_pair(struct kiln__body *body)
 {
     unsigned width = body->variant->vector, items = 1u << body->variant->work_group;
-    kiln__text_add(body->text,
-                   "const idx first = ((idx)get_group_id(0) * %u + get_local_id(0)) * %u;\n"
-                   "const idx last = min(n, first + %u);\n"
-                   "if (first + %u <= n) {\n",
-                   2 * items, width, (items + 1) * width, (items + 1) * width);
+    kiln__code_add(body->code,
+                   "const idx first = ((idx)get_group_id(0) * %u + get_local_id(0)) * %u\n"
+                   "const idx last = min(n, first + %u)",
+                   2 * items, width, (items + 1) * width);
+    kiln__code_open(body->code, KILN__IF, "first + %u <= n", (items + 1) * width);
     for (unsigned u = 0; u < 2; u++) {
-        kiln__text_add(body->text, "{\nconst idx p = first + %u;\n", u * items * width);
+        kiln__code_block(body->code);
+        kiln__code_add(body->code, "const idx p = first + %u", u * items * width);
         kiln__body_bases(body, body->variant->kept);
         kiln__body_element(body, width, "0", "", 0);
-        close(body);
+        kiln__code_end(body->code);
     }
-    kiln__text_add(body->text, "return;\n}\nfor (idx p = first; p < last; p += %u) {\n",
-                   items * width);
+    kiln__code_add(body->code, "return");
+    kiln__code_end(body->code);
+    kiln__code_open(body->code, KILN__FOR, "idx p = first; p < last; p += %u", items * width);
     kiln__body_bases(body, body->variant->kept);
-    kiln__text_add(body->text, "for (idx i = 0; i < min((idx)%u, n - p); i++) {\n", width);
+    kiln__code_open(body->code, KILN__FOR, "idx i = 0; i < min((idx)%u, n - p); i++", width);
     kiln__body_element(body, 1, "i", "", 0);
-    kiln__text_add(body->text, "}\n}\n");
+    kiln__code_end(body->code);
+    kiln__code_end(body->code);
 }
 
 static void keep_item(struct kiln__body *body)
@@ -545,8 +564,9 @@ static void keep_item(struct kiln__body *body)
         keep_pair(body);
         return;
     }
-    kiln__text_add(body->text, "const idx p = (idx)get_global_id(0) * %u;\nif (p >= n)\nreturn;\n",
-                   width);
+    kiln__code_add(body->code, "const idx p = (idx)get_global_id(0) * %u", width);
+    kiln__code_single(body->code, KILN__IF, "p >= n");
+    kiln__code_add(body->code, "return");
     kiln__body_bases(body, body->variant->kept);
     if (body->variant->reduced_mapping != KILN__AXIS_NONE) {
         emit_phases(body);
@@ -554,22 +574,23 @@ static void keep_item(struct kiln__body *body)
         return;
     }
     if (width > 1) {
-        kiln__text_add(body->text, "if (p + %u <= n) {\n", width);
+        kiln__code_open(body->code, KILN__IF, "p + %u <= n", width);
         kiln__body_element(body, width, "0", "", 0);
-        kiln__text_add(body->text, "return;\n}\n");
+        kiln__code_add(body->code, "return");
+        kiln__code_end(body->code);
     }
-    kiln__text_add(body->text, "for (idx i = 0; i < min((idx)%u, n - p); i++) {\n", width);
+    kiln__code_open(body->code, KILN__FOR, "idx i = 0; i < min((idx)%u, n - p); i++", width);
     kiln__body_element(body, 1, "i", "", 0);
-    close(body);
+    kiln__code_end(body->code);
 }
 
 /* Where a lane's held vectors are in the row: at<u>, and whether they are. */
 static void emit_held(struct kiln__body *body)
 {
     for (unsigned u = 0; u < body->variant->held; u++)
-        kiln__text_add(body->text,
-                       "const idx at%u = (lane + lanes * %u) * %u;\n"
-                       "const bool in%u = live && at%u < to;\n",
+        kiln__code_add(body->code,
+                       "const idx at%u = (lane + lanes * %u) * %u\n"
+                       "const bool in%u = live && at%u < to",
                        u, u, body->variant->vector, u, u);
     kiln__body_hold(body);
 }
@@ -579,33 +600,33 @@ static void emit_held(struct kiln__body *body)
 static void keep_lanes(struct kiln__body *body)
 {
     unsigned shared = kiln__body_shared(body);
-    struct kiln__phrase scratch = kiln__phrase("local $ scratch_@[%u];\n", shared);
+    struct kiln__phrase scratch = kiln__phrase("local $ scratch_@[%u]", shared);
     if (body->variant->shuffles)
-        kiln__text_add(body->text, "enum { lanes = %u };\n", kiln__body_shuffled(body));
+        kiln__code_add(body->code, "enum { lanes = %u }", kiln__body_shuffled(body));
     for (unsigned phase = 0; phase < body->nest.phases && shared; phase++) {
         kiln__body_turn(body, phase);
         kiln__body_totals(body, 1, scratch.text);
     }
     kiln__body_lanes_memory(body);
     if (body->variant->kept_mapping == KILN__AXIS_COLUMNS)
-        kiln__text_add(body->text,
-                       "const int item = get_local_id(0), beside = %u / (int)lanes;\n"
-                       "const int lane = item / beside;\n"
-                       "const idx place = (idx)get_group_id(0) * beside + item %% beside;\n"
-                       "const idx p = min(place, n - 1);\n",
+        kiln__code_add(body->code,
+                       "const int item = get_local_id(0), beside = %u / (int)lanes\n"
+                       "const int lane = item / beside\n"
+                       "const idx place = (idx)get_group_id(0) * beside + item %% beside\n"
+                       "const idx p = min(place, n - 1)",
                        1u << body->variant->work_group);
     else
-        kiln__text_add(body->text,
-                       "const int item = get_local_id(0), lane = item & ((int)lanes - 1);\n"
-                       "const idx place = (idx)get_global_id(0) / lanes, p = min(place, n - 1);\n");
-    kiln__text_add(body->text, "const bool live = place < n;\n");
+        kiln__code_add(body->code,
+                       "const int item = get_local_id(0), lane = item & ((int)lanes - 1)\n"
+                       "const idx place = (idx)get_global_id(0) / lanes, p = min(place, n - 1)");
+    kiln__code_add(body->code, "const bool live = place < n");
     kiln__body_bases(body, body->variant->kept);
     if (body->variant->reduced_mapping == KILN__AXIS_HELD)
         emit_held(body);
     emit_phases(body);
-    kiln__text_add(body->text, "if (live && lane == 0) {\n");
+    kiln__code_open(body->code, KILN__IF, "live && lane == 0");
     kiln__body_store(body, 1, "p", "0");
-    close(body);
+    kiln__code_end(body->code);
 }
 
 /* ---- kernels ---- */
@@ -615,13 +636,13 @@ static void emit_signature(const struct kiln__body *body)
 {
     const struct kiln__launch *launch = body->emit->launch;
     bool shares = body->variant->reduced_mapping != KILN__AXIS_NONE || body->variant->across;
-    kiln__text_add(body->text, "kernel ");
+    struct kiln__text *text = kiln__code_open(body->code, KILN__FUNCTION, "kernel ");
     if (body->variant->chunked || shares)
-        kiln__text_add(body->text, "__attribute__((reqd_work_group_size(%u, 1, 1)))\n",
+        kiln__text_add(text, "__attribute__((reqd_work_group_size(%u, 1, 1)))\n",
                        body->variant->chunked ? 1 : 1u << body->variant->work_group);
-    kiln__text_add(body->text, "void %s(", launch->kernel);
-    kiln__emit_parameters(body->emit);
-    kiln__text_add(body->text, ")\n{\n");
+    kiln__text_add(text, "void %s(", launch->kernel);
+    kiln__emit_parameters(body->emit, text);
+    kiln__text_add(text, ")");
 }
 
 /* The part of the reduced axis that the kernel has to do with. */
@@ -630,11 +651,11 @@ static void emit_range(const struct kiln__body *body)
     if (body->variant->reduced_mapping == KILN__AXIS_NONE ||
         body->variant->reduced_mapping == KILN__AXIS_PARTIALS)
         return;
-    kiln__text_add(body->text,
-                   kiln__stage_of_segments(body->variant->stage)
-                       ? "const idx segment = get_global_id(1), from = segment * length;\n"
-                         "const idx to = min(from + length, reduced);\n"
-                       : "const idx from = 0, to = reduced;\n");
+    if (kiln__stage_of_segments(body->variant->stage))
+        kiln__code_add(body->code, "const idx segment = get_global_id(1), from = segment * length\n"
+                                   "const idx to = min(from + length, reduced)");
+    else
+        kiln__code_add(body->code, "const idx from = 0, to = reduced");
 }
 
 void kiln__emit_nest(const struct kiln__emit *emit)
@@ -652,5 +673,5 @@ void kiln__emit_nest(const struct kiln__emit *emit)
     kiln__emit_updated(emit);
     emit_range(&body);
     walks[emit->variant->kept_mapping](&body);
-    close(&body);
+    kiln__code_end(emit->code);
 }

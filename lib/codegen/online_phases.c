@@ -29,15 +29,14 @@ static void emit_largest(const struct kiln__body *body, unsigned i, unsigned wid
 {
     struct kiln__type_name type = kiln__emit_type(KILN_F32, width);
     const char *pick = width > 1 ? "PICK_VECTOR" : "PICK";
-    kiln__text_add(body->text, "%s r%u = (%s)(-FLT_MAX);\n", type.text, i, type.text);
+    kiln__code_add(body->code, "%s r%u = (%s)(-FLT_MAX)", type.text, i, type.text);
     for (unsigned u = 0; u < (count ? count : 1); u++) {
         struct kiln__phrase from = kiln__phrase(count ? "t%u_%u" : "t%u", i, u);
-        kiln__text_add(body->text, "r%u = ", i);
         if (body->variant->level_80) /* one instruction; after a NaN all is NaN in any case */
-            kiln__text_add(body->text, "LARGER_%s(%s, r%u);\n", type.text, from.text, i);
+            kiln__code_add(body->code, "r%u = LARGER_%s(%s, r%u)", i, type.text, from.text, i);
         else
-            kiln__text_add(body->text, "%s(%s > r%u, %s, r%u);\n", pick, from.text, i, from.text,
-                           i);
+            kiln__code_add(body->code, "r%u = %s(%s > r%u, %s, r%u)", i, pick, from.text, i,
+                           from.text, i);
     }
 }
 
@@ -66,13 +65,13 @@ static struct kiln__phrase top_of(const struct kiln__body *body, unsigned i)
     return kiln__phrase("r%u", body->nest.top[i] - 1u);
 }
 
-/* exp(top_t4 - r1) */
-static void emit_scale(const struct kiln__body *body, unsigned i, unsigned width, const char *at)
+/* "exp(top_t4 - r1)", to a statement. */
+static void emit_scale(const struct kiln__body *body, struct kiln__text *text, unsigned i,
+                       unsigned width, const char *at)
 {
     const char *power = kiln__elementwise_rows[KILN__OP_exp].device;
     struct kiln__phrase fall = kiln__phrase("(top_t%u%s - %s)", i, at, top_of(body, i).text);
-    kiln__emit_expression(body->emit, power, fall.text, NULL, NULL, KILN_F32, width);
-    kiln__text_add(body->text, ";\n");
+    kiln__emit_expression(text, power, fall.text, NULL, NULL, KILN_F32, width);
 }
 
 /* The totals, or `count` accumulators, from below their top to below the one so far. */
@@ -80,14 +79,13 @@ static void rescale(const struct kiln__body *body, unsigned i, unsigned width, u
 {
     struct kiln__type_name type = kiln__emit_type(KILN_F32, width);
     if (count == 0) {
-        kiln__text_add(body->text, "t%u *= ", i);
-        emit_scale(body, i, width, "");
+        emit_scale(body, kiln__code_add(body->code, "t%u *= ", i), i, width, "");
         return;
     }
-    kiln__text_add(body->text, "const %s scale_%u = ", type.text, i);
-    emit_scale(body, i, width, "_0");
+    emit_scale(body, kiln__code_add(body->code, "const %s scale_%u = ", type.text, i), i, width,
+               "_0");
     for (unsigned u = 0; u < count; u++)
-        kiln__text_add(body->text, "t%u_%u *= scale_%u;\n", i, u, i);
+        kiln__code_add(body->code, "t%u_%u *= scale_%u", i, u, i);
 }
 
 /* ---- in a phase's loops ---- */
@@ -96,7 +94,7 @@ void kiln__online_totals(struct kiln__body *body)
 {
     if (!kiln__online_turn(body))
         return;
-    kiln__body_totals(body, 1, KILN__START "$ top_@ = -FLT_MAX;\n");
+    kiln__body_totals(body, 1, KILN__START "\n$ top_@ = -FLT_MAX");
     kiln__online_turn_back(body);
 }
 
@@ -105,7 +103,7 @@ void kiln__online_accumulators(struct kiln__body *body, unsigned count)
     if (!kiln__online_turn(body))
         return;
     kiln__body_accumulators(body, count);
-    kiln__body_totals(body, body->variant->vector, "$ top_@_0 = ($)(-FLT_MAX);\n");
+    kiln__body_totals(body, body->variant->vector, "$ top_@_0 = ($)(-FLT_MAX)");
     kiln__online_turn_back(body);
 }
 
@@ -116,7 +114,7 @@ void kiln__online_rescale(struct kiln__body *body, unsigned width, unsigned coun
     emit_tops(body, width, count);
     for (KILN__EACH_REDUCTION(i, body)) {
         rescale(body, i, width, count);
-        kiln__text_add(body->text, "top_t%u%s = %s;\n", i, count ? "_0" : "", top_of(body, i).text);
+        kiln__code_add(body->code, "top_t%u%s = %s", i, count ? "_0" : "", top_of(body, i).text);
     }
     kiln__online_turn_back(body);
 }
@@ -125,14 +123,14 @@ void kiln__online_fold(struct kiln__body *body, unsigned count)
 {
     if (!kiln__online_applies(body, body->phase + 1))
         return;
-    kiln__text_add(body->text, "{\n");
+    kiln__code_block(body->code);
     kiln__online_rescale(body, 1, 0);
     kiln__online_turn(body);
     for (KILN__EACH_REDUCTION(i, body))
         rescale(body, i, body->variant->vector, count);
     kiln__body_fold(body, count);
     kiln__online_turn_back(body);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }
 
 void kiln__online_end(const struct kiln__body *body)

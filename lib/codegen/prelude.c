@@ -24,22 +24,24 @@ static void emit_divide(const struct kiln__emit *emit, kiln_type type, unsigned 
     struct kiln__type_name name = kiln__emit_type(type, width);
     const char *t = name.text, *pick = width > 1 ? "PICK_VECTOR" : "PICK";
     if (kiln__type_row(type)->floating) {
-        kiln__text_add(emit->text, "#define DIVIDE_%s(a, b) ((a) / (b))\n", t);
+        kiln__code_line(emit->code, "#define DIVIDE_%s(a, b) ((a) / (b))", t);
         return;
     }
     bool is_signed = kiln__type_row(type)->lowest < 0;
-    kiln__text_add(emit->text,
-                   "static inline %s DIVIDE_%s(%s a, %s b)\n{\n"
-                   "    %s d = %s((b == (%s)(0))%s, (%s)(1), b);\n"
-                   "    %s q = a / d;\n",
-                   t, t, t, t, t, pick, t, is_signed ? minus_one(type, width, " | ").text : "", t,
-                   t);
+    kiln__code_open(emit->code, KILN__FUNCTION, "static inline %s DIVIDE_%s(%s a, %s b)", t, t, t,
+                    t);
+    kiln__code_add(emit->code,
+                   "%s d = %s((b == (%s)(0))%s, (%s)(1), b)\n"
+                   "%s q = a / d",
+                   t, pick, t, is_signed ? minus_one(type, width, " | ").text : "", t, t);
     if (is_signed) {
-        kiln__text_add(emit->text, "    q = %s(%s, ", pick, minus_one(type, width, "").text);
-        kiln__emit_expression(emit, "-a", "a", NULL, NULL, type, width);
-        kiln__text_add(emit->text, ", q);\n");
+        struct kiln__text *text =
+            kiln__code_add(emit->code, "q = %s(%s, ", pick, minus_one(type, width, "").text);
+        kiln__emit_expression(text, "-a", "a", NULL, NULL, type, width);
+        kiln__text_add(text, ", q)");
     }
-    kiln__text_add(emit->text, "    return %s(b == (%s)(0), (%s)(0), q);\n}\n", pick, t, t);
+    kiln__code_add(emit->code, "return %s(b == (%s)(0), (%s)(0), q)", pick, t, t);
+    kiln__code_end(emit->code);
 }
 
 /* The rest that the quotient towards zero leaves; of a division by 0 it is 0. */
@@ -48,14 +50,15 @@ static void emit_remainder(const struct kiln__emit *emit, kiln_type type, unsign
     struct kiln__type_name name = kiln__emit_type(type, width);
     const char *t = name.text, *pick = width > 1 ? "PICK_VECTOR" : "PICK";
     if (kiln__type_row(type)->floating)
-        kiln__text_add(emit->text, "#define REMAINDER_%s(a, b) fmod(a, b)\n", t);
-    else
-        kiln__text_add(emit->text,
-                       "static inline %s REMAINDER_%s(%s a, %s b)\n{\n"
-                       "    return a %% %s((b == (%s)(0))%s, (%s)(1), b);\n}\n",
-                       t, t, t, t, pick, t,
+        kiln__code_line(emit->code, "#define REMAINDER_%s(a, b) fmod(a, b)", t);
+    else {
+        kiln__code_open(emit->code, KILN__FUNCTION, "static inline %s REMAINDER_%s(%s a, %s b)", t,
+                        t, t, t);
+        kiln__code_add(emit->code, "return a %% %s((b == (%s)(0))%s, (%s)(1), b)", pick, t,
                        kiln__type_row(type)->lowest < 0 ? minus_one(type, width, " | ").text : "",
                        t);
+        kiln__code_end(emit->code);
+    }
 }
 
 /* Such a rest with b's sign instead; a floating 0 has it, too. */
@@ -63,18 +66,20 @@ static void emit_modulo(const struct kiln__emit *emit, kiln_type type, unsigned 
 {
     struct kiln__type_name name = kiln__emit_type(type, width);
     const char *t = name.text, *pick = width > 1 ? "PICK_VECTOR" : "PICK";
-    kiln__text_add(emit->text,
-                   "static inline %s MODULO_%s(%s rest, %s b)\n{\n"
-                   "    %s moved = %s((rest < (%s)(0)) != (b < (%s)(0)), rest + b, rest);\n"
-                   "    return %s(rest == (%s)(0), %s, moved);\n}\n",
-                   t, t, t, t, t, pick, t, t, pick, t,
+    kiln__code_open(emit->code, KILN__FUNCTION, "static inline %s MODULO_%s(%s rest, %s b)", t, t,
+                    t, t);
+    kiln__code_add(emit->code,
+                   "%s moved = %s((rest < (%s)(0)) != (b < (%s)(0)), rest + b, rest)\n"
+                   "return %s(rest == (%s)(0), %s, moved)",
+                   t, pick, t, t, pick, t,
                    kiln__type_row(type)->floating ? "copysign(rest, b)" : "rest");
+    kiln__code_end(emit->code);
 }
 
 static void emit_width(const struct kiln__emit *emit, kiln_type type, unsigned width)
 {
-    kiln__text_add(emit->text, "#define WIDTH_%s %d\n", kiln__emit_type(type, width).text,
-                   8 * kiln__type_row(type)->bytes);
+    kiln__code_line(emit->code, "#define WIDTH_%s %d", kiln__emit_type(type, width).text,
+                    8 * kiln__type_row(type)->bytes);
 }
 
 static void emit_absolute(const struct kiln__emit *emit, kiln_type type, unsigned width)
@@ -82,11 +87,11 @@ static void emit_absolute(const struct kiln__emit *emit, kiln_type type, unsigne
     struct kiln__type_name name = kiln__emit_type(type, width);
     bool is_signed = kiln__type_row(type)->lowest < 0;
     if (kiln__type_row(type)->floating)
-        kiln__text_add(emit->text, "#define ABSOLUTE_%s(a) fabs(a)\n", name.text);
+        kiln__code_line(emit->code, "#define ABSOLUTE_%s(a) fabs(a)", name.text);
     else if (is_signed)
-        kiln__text_add(emit->text, "#define ABSOLUTE_%s(a) as_%s(abs(a))\n", name.text, name.text);
+        kiln__code_line(emit->code, "#define ABSOLUTE_%s(a) as_%s(abs(a))", name.text, name.text);
     else
-        kiln__text_add(emit->text, "#define ABSOLUTE_%s(a) (a)\n", name.text);
+        kiln__code_line(emit->code, "#define ABSOLUTE_%s(a) (a)", name.text);
 }
 
 /* A condition over vectors is -1 or 0 in integers as wide as the elements, over scalars 1 or 0. */
@@ -94,19 +99,18 @@ static void emit_truth(const struct kiln__emit *emit, kiln_type type, unsigned w
 {
     struct kiln__type_name name = kiln__emit_type(type, width);
     struct kiln__type_name mask = kiln__emit_type(KILN_U8, width);
-    kiln__text_add(emit->text, "#define TRUTH_%s(m) convert_%s(%s(m))\n", name.text, mask.text,
-                   width > 1 ? "-" : "");
+    kiln__code_line(emit->code, "#define TRUTH_%s(m) convert_%s(%s(m))", name.text, mask.text,
+                    width > 1 ? "-" : "");
 }
 
 static void emit_choose(const struct kiln__emit *emit, kiln_type type, unsigned width)
 {
     struct kiln__type_name name = kiln__emit_type(type, width);
     if (width == 1)
-        kiln__text_add(emit->text, "#define CHOOSE_%s(m, x, y) ((m) ? (x) : (y))\n", name.text);
+        kiln__code_line(emit->code, "#define CHOOSE_%s(m, x, y) ((m) ? (x) : (y))", name.text);
     else
-        kiln__text_add(
-            emit->text,
-            "#define CHOOSE_%s(m, x, y) select((y), (x), convert_%s%u((m) != (%s)(0)))\n",
+        kiln__code_line(
+            emit->code, "#define CHOOSE_%s(m, x, y) select((y), (x), convert_%s%u((m) != (%s)(0)))",
             name.text, kiln__type_row(type)->mask, width, kiln__emit_type(KILN_U8, width).text);
 }
 
@@ -123,22 +127,24 @@ static void emit_extreme(const struct kiln__emit *emit, const struct extreme *ex
     const char *t = name.text, *word = extreme->word;
     bool floating = kiln__type_row(type)->floating;
     if (!floating || !emit->variant->level_80) {
-        kiln__text_add(emit->text, "#define %s_%s(a, b) %s(((a) %s (b))%s, (a), (b))\n", word, t,
-                       width > 1 ? "PICK_VECTOR" : "PICK", extreme->sign,
-                       floating ? " | ((a) != (a))" : "");
+        kiln__code_line(emit->code, "#define %s_%s(a, b) %s(((a) %s (b))%s, (a), (b))", word, t,
+                        width > 1 ? "PICK_VECTOR" : "PICK", extreme->sign,
+                        floating ? " | ((a) != (a))" : "");
         return;
     }
-    kiln__text_add(emit->text, "static inline %s %s_%s(%s a, %s b)\n{\n", t, word, t, t, t);
+    kiln__code_open(emit->code, KILN__FUNCTION, "static inline %s %s_%s(%s a, %s b)", t, word, t, t,
+                    t);
     if (width == 1)
-        kiln__text_add(emit->text,
-                       "    float y;\n"
-                       "    asm(\"%s %%0, %%1, %%2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b));\n"
-                       "    return y;\n}\n",
+        kiln__code_add(emit->code,
+                       "float y\n"
+                       "asm(\"%s %%0, %%1, %%2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b))\n"
+                       "return y",
                        extreme->instruction);
     else
-        kiln__text_add(emit->text, "    return (%s)(%s_%s(a.lo, b.lo), %s_%s(a.hi, b.hi));\n}\n", t,
-                       word, kiln__emit_type(type, width / 2).text, word,
+        kiln__code_add(emit->code, "return (%s)(%s_%s(a.lo, b.lo), %s_%s(a.hi, b.hi))", t, word,
+                       kiln__emit_type(type, width / 2).text, word,
                        kiln__emit_type(type, width / 2).text);
+    kiln__code_end(emit->code);
 }
 
 static void emit_larger(const struct kiln__emit *emit, kiln_type type, unsigned width)
@@ -157,23 +163,26 @@ static void emit_power(const struct kiln__emit *emit, kiln_type type, unsigned w
     struct kiln__type_name name = kiln__emit_type(type, width);
     const struct kiln__type_row *row = kiln__type_row(type);
     const char *t = name.text, *pick = width > 1 ? "PICK_VECTOR" : "PICK";
-    kiln__text_add(emit->text,
-                   "static inline %s POWER_%s(%s a, %s b)\n{\n"
-                   "    %s y = (%s)(1), odd = b & (%s)(1), x = a, rest = b;\n"
-                   "    for (int bit = 0; bit < %d; bit++) {\n"
-                   "        y = %s((rest & (%s)(1)) != (%s)(0), ",
-                   t, t, t, t, t, t, t, 8 * row->bytes - (row->lowest < 0), pick, t, t);
-    kiln__emit_expression(emit, "a * b", "y", "x", NULL, type, width);
-    kiln__text_add(emit->text, ", y);\n        x = ");
-    kiln__emit_expression(emit, "a * b", "x", "x", NULL, type, width);
-    kiln__text_add(emit->text, ";\n        rest = rest >> (%s)(1);\n    }\n", t);
+    kiln__code_open(emit->code, KILN__FUNCTION, "static inline %s POWER_%s(%s a, %s b)", t, t, t,
+                    t);
+    kiln__code_add(emit->code, "%s y = (%s)(1), odd = b & (%s)(1), x = a, rest = b", t, t, t);
+    kiln__code_open(emit->code, KILN__FOR, "int bit = 0; bit < %d; bit++",
+                    8 * row->bytes - (row->lowest < 0));
+    struct kiln__text *text =
+        kiln__code_add(emit->code, "y = %s((rest & (%s)(1)) != (%s)(0), ", pick, t, t);
+    kiln__emit_expression(text, "a * b", "y", "x", NULL, type, width);
+    kiln__text_add(text, ", y)");
+    kiln__emit_expression(kiln__code_add(emit->code, "x = "), "a * b", "x", "x", NULL, type, width);
+    kiln__code_add(emit->code, "rest = rest >> (%s)(1)", t);
+    kiln__code_end(emit->code);
     if (row->lowest < 0)
-        kiln__text_add(emit->text,
-                       "    x = %s(a == (%s)(1), (%s)(1), (%s)(0));\n"
-                       "    x = %s(a == (%s)(-1), %s(odd == (%s)(0), (%s)(1), (%s)(-1)), x);\n"
-                       "    y = %s(b < (%s)(0), x, y);\n",
+        kiln__code_add(emit->code,
+                       "x = %s(a == (%s)(1), (%s)(1), (%s)(0))\n"
+                       "x = %s(a == (%s)(-1), %s(odd == (%s)(0), (%s)(1), (%s)(-1)), x)\n"
+                       "y = %s(b < (%s)(0), x, y)",
                        pick, t, t, t, pick, t, pick, t, t, t, pick, t);
-    kiln__text_add(emit->text, "    return y;\n}\n");
+    kiln__code_add(emit->code, "return y");
+    kiln__code_end(emit->code);
 }
 
 static const struct helper {
@@ -241,9 +250,9 @@ static void emit_helpers(const struct kiln__emit *emit)
 static void emit_file(const struct kiln__emit *emit, const char *name)
 {
     if (emit->brief)
-        kiln__text_add(emit->text, "/* kernels/%s.cl */\n", name);
+        kiln__code_line(emit->code, "/* kernels/%s.cl */", name);
     else
-        kiln__text_add(emit->text, "%s", kiln__kernel_text(name));
+        kiln__code_line(emit->code, "%s", kiln__kernel_text(name));
 }
 
 /* The functions that a row calls are defined, and how they are to be computed. */
@@ -251,15 +260,14 @@ static bool emit_needs(const struct kiln__emit *emit, const char *device, bool f
 {
     bool any = false;
     for (const char *at = strstr(device, "FN("); at; at = strstr(at, "FN(")) {
-        if (first && !any)
-            kiln__text_add(emit->text, "%s%s",
-                           emit->variant->native_math ? "#define KILN_NATIVE_MATH\n" : "",
-                           emit->variant->no_fma ? "#define KILN_NO_FMA\n" : "");
+        if (first && !any && emit->variant->native_math)
+            kiln__code_line(emit->code, "#define KILN_NATIVE_MATH");
+        if (first && !any && emit->variant->no_fma)
+            kiln__code_line(emit->code, "#define KILN_NO_FMA");
         any = true;
-        kiln__text_add(emit->text, "#define KILN_NEED_");
+        struct kiln__text *text = kiln__code_line(emit->code, "#define KILN_NEED_");
         for (at += 3; *at != ')'; at++)
-            kiln__text_add(emit->text, "%c", toupper((unsigned char)*at));
-        kiln__text_add(emit->text, "\n");
+            kiln__text_add(text, "%c", toupper((unsigned char)*at));
     }
     return any;
 }
@@ -268,7 +276,7 @@ static void emit_math_files(const struct kiln__emit *emit, unsigned lanes)
 {
     static const char *const files[] = {"math", "math_special", "math_inverse", "math_random",
                                         "math_end"};
-    kiln__text_add(emit->text, "#define KILN_LANES %u\n", lanes);
+    kiln__code_line(emit->code, "#define KILN_LANES %u", lanes);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         emit_file(emit, files[i]);
 }
@@ -287,7 +295,7 @@ static void emit_math(const struct kiln__emit *emit)
         return;
     if (emit->variant->vector > 1) {
         emit_math_files(emit, emit->variant->vector);
-        kiln__text_add(emit->text, "#undef KILN_LANES\n");
+        kiln__code_line(emit->code, "#undef KILN_LANES");
     }
     emit_math_files(emit, 1);
 }
@@ -319,7 +327,7 @@ static void emit_loose_type(const struct kiln__emit *emit, kiln_type type)
             (is_usual(type) || uses(emit, earlier)))
             return;
     if (is_usual(type) || uses(emit, type))
-        kiln__text_add(emit->text, "typedef %s%u __attribute__((aligned(%d))) loose_%s%u;\n",
+        kiln__code_add(emit->code, "typedef %s%u __attribute__((aligned(%d))) loose_%s%u",
                        row->stored, width, row->bytes, row->stored, width);
 }
 
@@ -341,18 +349,27 @@ static void emit_narrow_type(const struct kiln__emit *emit, kiln_type type)
     const bool by_instruction = emit->variant->level_80 && rounds(emit, type);
     if (!row->floating || row->computed == type || !uses(emit, type))
         return;
-    kiln__text_add(emit->text,
-                   "#define NARROW %s\n#define STORED %s\n#define BITS %d\n#define DIGITS %d\n"
-                   "#define LEAST %d\n",
-                   row->name, row->stored, 8 * row->bytes, row->digits, row->least);
+    kiln__code_line(emit->code,
+                    "#define NARROW %s\n"
+                    "#define STORED %s\n"
+                    "#define BITS %d\n"
+                    "#define DIGITS %d\n"
+                    "#define LEAST %d",
+                    row->name, row->stored, 8 * row->bytes, row->digits, row->least);
     if (by_instruction)
-        kiln__text_add(emit->text, "#define LEVEL_80 1\n");
-    for (unsigned lanes = emit->variant->vector; lanes; lanes = lanes > 1 ? 1 : 0)
-        kiln__text_add(emit->text, "#define NARROW_LANES %u\n%s#undef NARROW_LANES\n", lanes,
-                       emit->brief ? "/* kernels/narrow.cl */\n" : kiln__kernel_text("narrow"));
-    kiln__text_add(emit->text,
-                   "#undef NARROW\n#undef STORED\n#undef BITS\n#undef DIGITS\n#undef LEAST\n%s",
-                   by_instruction ? "#undef LEVEL_80\n" : "");
+        kiln__code_line(emit->code, "#define LEVEL_80 1");
+    for (unsigned lanes = emit->variant->vector; lanes; lanes = lanes > 1 ? 1 : 0) {
+        kiln__code_line(emit->code, "#define NARROW_LANES %u", lanes);
+        emit_file(emit, "narrow");
+        kiln__code_line(emit->code, "#undef NARROW_LANES");
+    }
+    kiln__code_line(emit->code, "#undef NARROW\n"
+                                "#undef STORED\n"
+                                "#undef BITS\n"
+                                "#undef DIGITS\n"
+                                "#undef LEAST");
+    if (by_instruction)
+        kiln__code_line(emit->code, "#undef LEVEL_80");
 }
 
 /* Integers of 64 bits as floats whose last digit is odd where not all digits are there: what rounds
@@ -363,18 +380,19 @@ static void emit_odd(const struct kiln__emit *emit, unsigned width)
     const struct kiln__type_name f = kiln__emit_type(KILN_F32, width);
     const struct kiln__type_name i = kiln__emit_type(KILN_I32, width);
     const char *pick = width > 1 ? "PICK_VECTOR" : "PICK";
-    kiln__text_add(
-        emit->text,
-        "static inline %s kiln_odd_%s(%s x)\n{\n"
-        "    u%s size = %s(x < (%s)(0), as_u%s(-as_u%s(x)), as_u%s(x));\n"
-        "    u%s more = (u%s)(40) - min((u%s)(40), clz(size));\n"
-        "    u%s kept = size >> more;\n"
-        "    kept = %s(kept << more != size, kept | (u%s)(1), kept);\n"
-        "    %s y = convert_%s(convert_%s(kept)) * as_%s((convert_%s(more) + 127) << 23);\n"
-        "    return %s(convert_%s(x < (%s)(0)) != (%s)(0), -y, y);\n}\n",
-        f.text, l.text, l.text, l.text, pick, l.text, l.text, l.text, l.text, l.text, l.text,
-        l.text, l.text, pick, l.text, f.text, f.text, i.text, f.text, i.text, pick, i.text, l.text,
-        i.text);
+    kiln__code_open(emit->code, KILN__FUNCTION, "static inline %s kiln_odd_%s(%s x)", f.text,
+                    l.text, l.text);
+    kiln__code_add(emit->code,
+                   "u%s size = %s(x < (%s)(0), as_u%s(-as_u%s(x)), as_u%s(x))\n"
+                   "u%s more = (u%s)(40) - min((u%s)(40), clz(size))\n"
+                   "u%s kept = size >> more\n"
+                   "kept = %s(kept << more != size, kept | (u%s)(1), kept)\n"
+                   "%s y = convert_%s(convert_%s(kept)) * as_%s((convert_%s(more) + 127) << 23)\n"
+                   "return %s(convert_%s(x < (%s)(0)) != (%s)(0), -y, y)",
+                   l.text, pick, l.text, l.text, l.text, l.text, l.text, l.text, l.text, l.text,
+                   pick, l.text, f.text, f.text, i.text, f.text, i.text, pick, i.text, l.text,
+                   i.text);
+    kiln__code_end(emit->code);
 }
 
 static bool rounds_long(const struct kiln__emit *emit)
@@ -426,10 +444,10 @@ static void emit_lanes(const struct kiln__emit *emit)
 
 void kiln__emit_prelude(const struct kiln__emit *emit)
 {
-    kiln__text_add(emit->text, "#pragma OPENCL FP_CONTRACT OFF\n"
-                               "#define PICK(mask, x, y) ((mask) ? (x) : (y))\n"
-                               "#define PICK_VECTOR(mask, x, y) select((y), (x), (mask))\n");
-    kiln__text_add(emit->text, "typedef %s idx;\n", emit->variant->wide ? "long" : "int");
+    kiln__code_line(emit->code, "#pragma OPENCL FP_CONTRACT OFF\n"
+                                "#define PICK(mask, x, y) ((mask) ? (x) : (y))\n"
+                                "#define PICK_VECTOR(mask, x, y) select((y), (x), (mask))");
+    kiln__code_add(emit->code, "typedef %s idx", emit->variant->wide ? "long" : "int");
     emit_types(emit);
     emit_helpers(emit);
     if (emit->variant->shuffles)

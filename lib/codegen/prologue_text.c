@@ -28,42 +28,39 @@ static void emit_function(const struct hook *hook, const char *name, unsigned wi
     const struct kiln__emit *emit = &hook->emit;
     size_t own = hook->operand.access;
     kiln_type type = emit->group->steps.items[hook->operand.value].type;
-    kiln__text_add(emit->text,
-                   "static inline __attribute__((always_inline)) %s\n"
-                   "operand_%c_%s(global const %s *x%zu, const long batch, const long line,\n"
-                   "    const long k OPERAND_%c_PARAMETERS)\n{\n"
-                   "    const long b%zu = 0;\n",
-                   kiln__emit_type(type, width).text, hook->letter, name, stored_type(hook), own,
-                   hook->letter, own);
+    kiln__code_open(emit->code, KILN__FUNCTION,
+                    "static inline __attribute__((always_inline)) %s\n"
+                    "operand_%c_%s(global const %s *x%zu, const long batch, const long line,\n"
+                    "const long k OPERAND_%c_PARAMETERS)",
+                    kiln__emit_type(type, width).text, hook->letter, name, stored_type(hook), own,
+                    hook->letter);
+    kiln__code_add(emit->code, "const long b%zu = 0", own);
     for (size_t k = own + 1; k < hook->operand.end; k++)
-        kiln__text_add(
-            emit->text,
-            "    const long b%zu = o%zu + batch * s%zu_0 + line * s%zu_1 + k * s%zu_2;\n", k, k, k,
-            k, k);
+        kiln__code_add(emit->code,
+                       "const long b%zu = o%zu + batch * s%zu_0 + line * s%zu_1 + k * s%zu_2", k, k,
+                       k, k, k);
     kiln__emit_steps(emit, hook->operand.first, hook->operand.value + 1u, width, "b", "0");
-    kiln__text_add(emit->text, "    return v%u;\n}\n", hook->operand.value);
+    kiln__code_add(emit->code, "return v%u", hook->operand.value);
+    kiln__code_end(emit->code);
 }
 
 static void emit_operand(const struct kiln__emit *given, char letter, unsigned number, bool across)
 {
     struct hook hook = {*given, kiln__group_operand(given->group, number), letter};
-    struct kiln__text *text = given->text;
     enum kiln__argument_section part =
         (enum kiln__argument_section)(KILN__SECTION_OPERAND_A + (letter - 'A'));
     hook.emit.along = 1 + (across ? KILN__BY_LINE : KILN__BY_DEPTH);
-    kiln__text_add(text, "#define OPERAND_%c_TYPE %s\n", letter, stored_type(&hook));
-    kiln__text_add(text, "#define OPERAND_%c_PARAMETERS ", letter);
-    kiln__emit_section(given, part, true);
-    kiln__text_add(text, "#define OPERAND_%c_ARGUMENTS ", letter);
-    kiln__emit_section(given, part, false);
+    kiln__code_line(given->code, "#define OPERAND_%c_TYPE %s", letter, stored_type(&hook));
+    kiln__emit_section(given, kiln__phrase("OPERAND_%c_PARAMETERS", letter).text, part, true);
+    kiln__emit_section(given, kiln__phrase("OPERAND_%c_ARGUMENTS", letter).text, part, false);
     emit_function(&hook, "element", 1);
     emit_function(&hook, "vector", given->variant->vector);
-    kiln__text_add(text,
-                   "#define OPERAND_%c(from, batch, line, k) \\\n"
-                   "    operand_%c_element(from, batch, line, k OPERAND_%c_ARGUMENTS)\n"
-                   "#define OPERAND_%c_VECTOR(from, batch, line, k) \\\n"
-                   "    operand_%c_vector(from, batch, line, k OPERAND_%c_ARGUMENTS)\n",
-                   letter, letter, letter, letter, letter, letter);
+    kiln__code_line(given->code,
+                    "#define OPERAND_%c(from, batch, line, k) \\\n"
+                    "    operand_%c_element(from, batch, line, k OPERAND_%c_ARGUMENTS)\n"
+                    "#define OPERAND_%c_VECTOR(from, batch, line, k) \\\n"
+                    "    operand_%c_vector(from, batch, line, k OPERAND_%c_ARGUMENTS)",
+                    letter, letter, letter, letter, letter, letter);
 }
 
 void kiln__emit_operands(const struct kiln__emit *emit)

@@ -42,14 +42,13 @@ struct kiln__phrase kiln__body_in_order(const struct kiln__body *body, const cha
                              : kiln__phrase("%s", at);
 }
 
-/* "into = a + b;" */
+/* "into = a + b" */
 static void scan_add(const struct kiln__body *body, unsigned i, unsigned width, const char *into,
                      const char *a, const char *b)
 {
-    kiln__text_add(body->text, "%s = ", into);
-    kiln__emit_expression(body->emit, kiln__reduce_rows[KILN__REDUCE_sum].combine, a, b, NULL,
-                          type_of(body, i), width);
-    kiln__text_add(body->text, ";\n");
+    kiln__emit_expression(kiln__code_add(body->code, "%s = ", into),
+                          kiln__reduce_rows[KILN__REDUCE_sum].combine, a, b, NULL, type_of(body, i),
+                          width);
 }
 
 static struct kiln__phrase total_of(unsigned i)
@@ -105,7 +104,7 @@ static void scan_each(const struct kiln__body *body, unsigned i, const struct ki
 {
     struct kiln__phrase total = total_of(i);
     scan_add(body, i, visit->width, total.text, total.text, added(body, i, visit).text);
-    kiln__text_add(body->text, "%s = %s;\n", scan_declare(body, i, visit).text, total.text);
+    kiln__code_add(body->code, "%s = %s", scan_declare(body, i, visit).text, total.text);
 }
 
 /* Halves of ever larger blocks: what comes to the first one is added to all of the second
@@ -135,10 +134,10 @@ static void go_on(const struct kiln__body *body, unsigned i, const char *more)
         scan_add(body, i, 1, total.text, total.text, more);
         return;
     }
-    kiln__text_add(body->text,
-                   "const float t%u_more = %s + t%u_lost, t%u_next = t%u + t%u_more;\n"
-                   "t%u_lost = fabs(t%u_next) < INFINITY ? t%u_more - (t%u_next - t%u) : 0;\n"
-                   "t%u = t%u_next;\n",
+    kiln__code_add(body->code,
+                   "const float t%u_more = %s + t%u_lost, t%u_next = t%u + t%u_more\n"
+                   "t%u_lost = fabs(t%u_next) < INFINITY ? t%u_more - (t%u_next - t%u) : 0\n"
+                   "t%u = t%u_next",
                    i, more, i, i, i, i, i, i, i, i, i, i, i);
 }
 
@@ -147,7 +146,7 @@ static void scan_vector(const struct kiln__body *body, unsigned i, const struct 
 {
     struct kiln__phrase total = total_of(i), sums = sums_of(i, 0);
     struct kiln__type_name type = kiln__emit_type(type_of(body, i), visit->width);
-    kiln__text_add(body->text, "%s %s = %s;\n", type.text, sums.text, added(body, i, visit).text);
+    kiln__code_add(body->code, "%s %s = %s", type.text, sums.text, added(body, i, visit).text);
     scan_blocks(body, i, visit->width, sums.text);
     scan_add(body, i, visit->width, scan_declare(body, i, visit).text,
              kiln__phrase("(%s)(%s)", type.text, total.text).text, sums.text);
@@ -164,7 +163,7 @@ static void scan_lane(const struct kiln__body *body, unsigned i, const struct ki
         unsigned width = visits[u].width;
         struct kiln__phrase sums = sums_of(i, u);
         struct kiln__type_name type = kiln__emit_type(type_of(body, i), width);
-        kiln__text_add(body->text, "%s %s = %s ? %s : (%s)(0);\n", type.text, sums.text,
+        kiln__code_add(body->code, "%s %s = %s ? %s : (%s)(0)", type.text, sums.text,
                        visits[u].only, added(body, i, &visits[u]).text, type.text);
         for (unsigned at = 0; at < width; at++) {
             struct kiln__phrase own =
@@ -174,7 +173,7 @@ static void scan_lane(const struct kiln__body *body, unsigned i, const struct ki
             before = own;
         }
     }
-    kiln__text_add(body->text, "%s t%u_all = %s;\n", kiln__emit_type(type_of(body, i), 1).text, i,
+    kiln__code_add(body->code, "%s t%u_all = %s", kiln__emit_type(type_of(body, i), 1).text, i,
                    before.text);
 }
 
@@ -188,34 +187,31 @@ static void scan_shuffled(const struct kiln__body *body, unsigned i)
     struct kiln__phrase one = kiln__phrase("t%u_one", i);
     enum { PART = KILN__SHUFFLED };
     unsigned lanes = kiln__body_shuffled(body), within = lanes < PART ? lanes : PART;
-    kiln__text_add(body->text,
-                   "for (int back = 1; back < %u; back *= 2) {\n"
-                   "const %s %s = before_%s(%s, back);\n"
-                   "if (lane %% %d >= back)\n",
-                   within, type.text, one.text, type.text, all.text, PART);
+    kiln__code_open(body->code, KILN__FOR, "int back = 1; back < %u; back *= 2", within);
+    kiln__code_add(body->code, "const %s %s = before_%s(%s, back)", type.text, one.text, type.text,
+                   all.text);
+    kiln__code_single(body->code, KILN__IF, "lane %% %d >= back", PART);
     scan_add(body, i, 1, all.text, one.text, all.text);
-    kiln__text_add(body->text,
-                   "}\n"
-                   "%s %s = before_%s(%s, 1);\n"
-                   "%s = lane %% %d ? %s : 0;\n"
-                   "%s %s = of_%s(%s, item %% %d | %u);\n",
+    kiln__code_end(body->code);
+    kiln__code_add(body->code,
+                   "%s %s = before_%s(%s, 1)\n"
+                   "%s = lane %% %d ? %s : 0\n"
+                   "%s %s = of_%s(%s, item %% %d | %u)",
                    type.text, mine.text, type.text, all.text, mine.text, PART, mine.text, type.text,
                    end.text, type.text, all.text, PART, within - 1);
     if (within < lanes) {
-        kiln__text_add(body->text,
-                       "side ^= %u;\n"
-                       "if (lane %% %d == %d)\n"
-                       "lanes_t%u[side + item / %d] = %s;\n"
-                       "barrier(CLK_LOCAL_MEM_FENCE);\n"
-                       "%s = 0;\n"
-                       "for (int part = 0; part < %u; part++) {\n"
-                       "const %s %s = lanes_t%u[side + (item - lane) / %d + part];\n"
-                       "if (part == lane / %d)\n",
-                       kiln__body_shared(body), PART, PART - 1, i, PART, all.text, end.text,
-                       lanes / PART, type.text, one.text, i, PART, PART);
+        kiln__code_add(body->code, "side ^= %u", kiln__body_shared(body));
+        kiln__code_single(body->code, KILN__IF, "lane %% %d == %d", PART, PART - 1);
+        kiln__code_add(body->code, "lanes_t%u[side + item / %d] = %s", i, PART, all.text);
+        kiln__code_barrier(body->code);
+        kiln__code_add(body->code, "%s = 0", end.text);
+        kiln__code_open(body->code, KILN__FOR, "int part = 0; part < %u; part++", lanes / PART);
+        kiln__code_add(body->code, "const %s %s = lanes_t%u[side + (item - lane) / %d + part]",
+                       type.text, one.text, i, PART);
+        kiln__code_single(body->code, KILN__IF, "part == lane / %d", PART);
         scan_add(body, i, 1, mine.text, end.text, mine.text);
         scan_add(body, i, 1, end.text, end.text, one.text);
-        kiln__text_add(body->text, "}\n");
+        kiln__code_end(body->code);
     }
     scan_add(body, i, 1, kiln__phrase("const %s t%u_before", type.text, i).text, total.text,
              mine.text);
@@ -234,20 +230,20 @@ static void scan_lanes(const struct kiln__body *body, unsigned i)
     const char *apart = columns ? " * beside" : "";
     struct kiln__phrase all = kiln__phrase("t%u_all", i), total = total_of(i);
     struct kiln__phrase before = kiln__phrase("lanes_t%u[side + item - back%s]", i, apart);
-    kiln__text_add(body->text,
-                   "side ^= %u;\n"
-                   "lanes_t%u[side + item] = %s;\n"
-                   "barrier(CLK_LOCAL_MEM_FENCE);\n"
-                   "for (int back = 1; back < lanes; back *= 2) {\n"
-                   "if (lane >= back)\n",
+    kiln__code_add(body->code,
+                   "side ^= %u\n"
+                   "lanes_t%u[side + item] = %s",
                    1u << body->variant->work_group, i, all.text);
+    kiln__code_barrier(body->code);
+    kiln__code_open(body->code, KILN__FOR, "int back = 1; back < lanes; back *= 2");
+    kiln__code_single(body->code, KILN__IF, "lane >= back");
     scan_add(body, i, 1, all.text, before.text, all.text);
-    kiln__text_add(body->text,
-                   "side ^= %u;\n"
-                   "lanes_t%u[side + item] = %s;\n"
-                   "barrier(CLK_LOCAL_MEM_FENCE);\n"
-                   "}\n",
+    kiln__code_add(body->code,
+                   "side ^= %u\n"
+                   "lanes_t%u[side + item] = %s",
                    1u << body->variant->work_group, i, all.text);
+    kiln__code_barrier(body->code);
+    kiln__code_end(body->code);
     before = kiln__phrase("(lane ? lanes_t%u[side + item - 1%s] : 0)", i, apart);
     scan_add(body, i, 1,
              kiln__phrase("const %s t%u_before", kiln__emit_type(type_of(body, i), 1).text, i).text,
@@ -288,7 +284,7 @@ void kiln__body_lanes_memory(const struct kiln__body *body)
     unsigned shared = kiln__body_shared(body);
     for (unsigned i = 0; i < body->group->steps.count && shared; i++)
         if (body->group->steps.items[i].kind == KILN__STEP_SCANNED)
-            kiln__text_add(body->text, "local %s lanes_t%u[%u];\n",
+            kiln__code_add(body->code, "local %s lanes_t%u[%u]",
                            kiln__emit_type(type_of(body, i), 1).text, i, 2 * shared);
 }
 
@@ -308,20 +304,20 @@ unsigned kiln__body_shared(const struct kiln__body *body)
 /* What each lane has come to becomes what all have. */
 static void gather_lanes(const struct kiln__body *body, unsigned i)
 {
-    kiln__text_add(body->text, "{\n");
-    kiln__body_sums(body, 1, "$ @_all = @ + @_lost;\n@ = @_lost = 0;\n");
+    kiln__code_block(body->code);
+    kiln__body_sums(body, 1, "$ @_all = @ + @_lost\n@ = @_lost = 0");
     scan_lanes(body, i);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }
 
 /* Each lane adds up every lanes-th segment. */
 void kiln__body_segments(const struct kiln__body *body)
 {
     unsigned i = kiln__group_total(body->group);
-    kiln__text_add(body->text, "for (idx s = lane; s < segment; s += lanes) {\n");
-    kiln__body_sums(body, 1, kiln__phrase("const $ @_one = %s;\n", kiln__body_partial(body)).text);
+    kiln__code_open(body->code, KILN__FOR, "idx s = lane; s < segment; s += lanes");
+    kiln__body_sums(body, 1, kiln__phrase("const $ @_one = %s", kiln__body_partial(body)).text);
     go_on(body, i, kiln__phrase("t%u_one", i).text);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
     gather_lanes(body, i);
 }
 
@@ -336,11 +332,10 @@ void kiln__body_pieces(const struct kiln__body *body)
     assert(share <= MOST);
     const char *end = kiln__stage_of_segments(body->variant->stage) ? "reduced" : "to";
     if (body->variant->stage == KILN__STAGE_PARTIAL)
-        kiln__text_add(body->text, "#pragma unroll 4\n"); /* no barrier is in the way */
-    kiln__text_add(body->text,
-                   "for (idx piece = from; piece < to; piece += lanes * %u) {\n"
-                   "const idx r = piece + lane * %u;\n",
-                   share, share);
+        kiln__code_unroll(body->code, 4); /* no barrier is in the way */
+    kiln__code_open(body->code, KILN__FOR, "idx piece = from; piece < to; piece += lanes * %u",
+                    share);
+    kiln__code_add(body->code, "const idx r = piece + lane * %u", share);
     for (unsigned u = 0; u < count; u++) {
         struct kiln__phrase place = kiln__phrase("min(r + %u, to - %u)", u * width, width);
         at[u] = kiln__phrase("at%u", u);
@@ -351,11 +346,13 @@ void kiln__body_pieces(const struct kiln__body *body)
                                          .into = width > 1 ? 0 : KILN__TOTALS,
                                          .letter = (char)('A' + u),
                                          .only = only[u].text};
-        kiln__text_add(body->text, "const bool in%u = live && r + %u < to;\nconst idx at%u = %s;\n",
+        kiln__code_add(body->code,
+                       "const bool in%u = live && r + %u < to\n"
+                       "const idx at%u = %s",
                        u, u * width, u, kiln__body_in_order(body, place.text, width, end).text);
     }
     kiln__body_elements(body, visits, count);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
     if (body->variant->stage == KILN__STAGE_PARTIAL)
         gather_lanes(body, kiln__group_total(body->group));
 }

@@ -194,42 +194,55 @@ void kiln__emit_load(struct kiln__text *text, const struct kiln__elements *eleme
     kiln__text_add(text, "%s", call.after);
 }
 
-static void emit_strided(struct kiln__text *text, const struct kiln__elements *elements,
+static void emit_strided(struct kiln__code *code, const struct kiln__elements *elements,
                          const char *value)
 {
     const struct call call = on_store(elements->type, 1);
     for (unsigned lane = 0; lane < elements->width; lane++) {
+        struct kiln__text *text = kiln__code_add(code, "%s", "");
         emit_lane(text, elements, lane);
         kiln__text_add(text, " = %s%s", call.before, value);
         if (elements->width > 1)
             kiln__text_add(text, ".s%x", lane);
-        kiln__text_add(text, "%s;\n", call.after);
+        kiln__text_add(text, "%s", call.after);
     }
 }
 
-void kiln__emit_store(struct kiln__text *text, const struct kiln__elements *elements,
+/* Where the kernel's variable `stream` is set: past the caches. */
+static void emit_streaming(struct kiln__code *code, const struct kiln__elements *elements,
+                           const char *stored)
+{
+    kiln__code_single(code, KILN__IF, "stream");
+    struct kiln__text *text =
+        kiln__code_add(code, "__builtin_nontemporal_store(%s, (global %s *)(", stored,
+                       wide_type(kiln__stored_type(elements->type), elements->width).text);
+    emit_place(text, elements);
+    kiln__text_add(text, "))");
+    kiln__code_single(code, KILN__ELSE, "%s", "");
+}
+
+void kiln__emit_store(struct kiln__code *code, const struct kiln__elements *elements,
                       const char *value, bool stream)
 {
     unsigned width = elements->width;
     const struct call call = on_store(elements->type, width);
     const struct kiln__phrase stored = kiln__phrase("%s%s%s", call.before, value, call.after);
-    if (stream && width > 1) {
-        kiln__text_add(text, "if (stream)\n__builtin_nontemporal_store(%s, (global %s *)(",
-                       stored.text, wide_type(kiln__stored_type(elements->type), width).text);
-        emit_place(text, elements);
-        kiln__text_add(text, "));\nelse\n");
-    }
+    if (stream && width > 1)
+        emit_streaming(code, elements, stored.text);
     if (elements->fit == KILN__FIT_STRIDED) {
-        emit_strided(text, elements, value);
-    } else if (width == 1) {
-        emit_element(text, elements, "");
-        kiln__text_add(text, " = %s;\n", stored.text);
-    } else if (elements->fit == KILN__FIT_SPREAD) {
+        emit_strided(code, elements, value);
+        return;
+    }
+    struct kiln__text *text = kiln__code_add(code, "%s", "");
+    if (width > 1 && elements->fit == KILN__FIT_SPREAD) {
         kiln__text_add(text, "vstore%u(%s, 0, ", width, stored.text);
         emit_place(text, elements);
-        kiln__text_add(text, ");\n");
-    } else {
-        emit_vector(text, elements, "");
-        kiln__text_add(text, " = %s;\n", stored.text);
+        kiln__text_add(text, ")");
+        return;
     }
+    if (width == 1)
+        emit_element(text, elements, "");
+    else
+        emit_vector(text, elements, "");
+    kiln__text_add(text, " = %s", stored.text);
 }

@@ -4,8 +4,8 @@
 #ifndef KILN_CODEGEN_STORAGE_H
 #define KILN_CODEGEN_STORAGE_H
 
+#include "codegen/code.h"
 #include "ops/ops.h"
-#include "util/text.h"
 
 /* A type's name in OpenCL C where values are computed: "float", "float16". */
 struct kiln__type_name {
@@ -43,9 +43,9 @@ struct kiln__elements {
 /* Write an expression: their value. */
 void kiln__emit_load(struct kiln__text *text, const struct kiln__elements *elements);
 
-/* Write statements that store `value` there; `stream` also in a form that goes past the caches,
+/* Add statements that store `value` there; `stream` also in a form that goes past the caches,
  * for aligned vectors, which the kernel's variable of that name turns on. */
-void kiln__emit_store(struct kiln__text *text, const struct kiln__elements *elements,
+void kiln__emit_store(struct kiln__code *code, const struct kiln__elements *elements,
                       const char *value, bool stream);
 
 #endif

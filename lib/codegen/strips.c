@@ -43,22 +43,22 @@ void kiln__emit_strip_totals(struct kiln__body *body)
     struct kiln__type_name name;
     for (unsigned phase = 0; phase < body->nest.phases; phase++) {
         kiln__body_turn(body, phase);
-        kiln__body_totals(body, 1, kiln__phrase("$ strip_@[%d];\n", strip_of(body)).text);
+        kiln__body_totals(body, 1, kiln__phrase("$ strip_@[%d]", strip_of(body)).text);
         if (kiln__body_adds(body))
             kiln__body_totals(
                 body, 1,
-                kiln__phrase("$ sum_@[%d], lost_@[%d];\n", strip_of(body), strip_of(body)).text);
+                kiln__phrase("$ sum_@[%d], lost_@[%d]", strip_of(body), strip_of(body)).text);
     }
     for (unsigned i = 0; i < body->group->steps.count; i++)
         if (is_left(body, i))
-            kiln__text_add(body->text, "%s strip_r%u[%d];\n", type_of(body, i, 1, &name), i,
+            kiln__code_add(body->code, "%s strip_r%u[%d]", type_of(body, i, 1, &name), i,
                            strip_of(body));
     kiln__body_turn(body, 0);
 }
 
 static void open_vectors(const struct kiln__body *body, unsigned width)
 {
-    kiln__text_add(body->text, "for (; i + %u <= strip; i += %u) {\n", width, width);
+    kiln__code_open(body->code, KILN__FOR, "; i + %u <= strip; i += %u", width, width);
 }
 
 /* Keep the phase's values of rows, or those of its reductions. */
@@ -70,10 +70,10 @@ static void strips_leave(const struct kiln__body *body, unsigned width, bool red
         if (!is_left(body, i) || body->nest.phase[i] != body->phase || reduced != reductions)
             continue;
         if (width > 1)
-            kiln__text_add(body->text, "*(loose_%s *)(strip_r%u + i) = r%u;\n",
+            kiln__code_add(body->code, "*(loose_%s *)(strip_r%u + i) = r%u",
                            type_of(body, i, width, &name), i, i);
         else
-            kiln__text_add(body->text, "strip_r%u[i] = r%u;\n", i, i);
+            kiln__code_add(body->code, "strip_r%u[i] = r%u", i, i);
     }
 }
 
@@ -93,21 +93,21 @@ static void strips_fetch(const struct kiln__body *body, unsigned width, const bo
         if (!is_left(body, i))
             kiln__emit_steps(&own, i, i + 1, width, "h", "i");
         else if (width > 1)
-            kiln__text_add(body->text, "const %s r%u = *(loose_%s *)(strip_r%u + i);\n", type, i,
-                           type, i);
+            kiln__code_add(body->code, "const %s r%u = *(loose_%s *)(strip_r%u + i)", type, i, type,
+                           i);
         else
-            kiln__text_add(body->text, "const %s r%u = strip_r%u[i];\n", type, i, i);
+            kiln__code_add(body->code, "const %s r%u = strip_r%u[i]", type, i, i);
     }
 }
 
 static const char *loading(unsigned width)
 {
-    return width > 1 ? "$ @ = *(loose_$ *)(strip_@ + i);\n" : "$ @ = strip_@[i];\n";
+    return width > 1 ? "$ @ = *(loose_$ *)(strip_@ + i)" : "$ @ = strip_@[i]";
 }
 
 static void keep_totals(const struct kiln__body *body, unsigned width)
 {
-    const char *keep = width > 1 ? "*(loose_$ *)(strip_@ + i) = @;\n" : "strip_@[i] = @;\n";
+    const char *keep = width > 1 ? "*(loose_$ *)(strip_@ + i) = @" : "strip_@[i] = @";
     kiln__body_totals(body, width, keep);
     kiln__body_sums(body, width, keep);
 }
@@ -122,27 +122,28 @@ static void emit_rows(const struct kiln__body *body, unsigned rows, unsigned wid
     for (unsigned u = 0; u < rows; u++) {
         struct kiln__phrase at = kiln__phrase("(r + %u)", u);
         struct kiln__phrase row = kiln__body_in_order(body, at.text, 1, "to");
-        kiln__text_add(body->text, "{\n");
+        kiln__code_block(body->code);
         kiln__body_reduced_bases(body, row.text);
         kiln__body_element(body, width, "(t + i)", row.text, KILN__TOTALS);
-        kiln__text_add(body->text, "}\n");
+        kiln__code_end(body->code);
     }
     keep_totals(body, width);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }
 
 /* Totals are loaded and stored once for several rows. */
 static void emit_blocks(const struct kiln__body *body, unsigned rows)
 {
-    kiln__text_add(body->text, "for (; r + %u <= to; r += %u) {\nint i = 0;\n", rows, rows);
+    kiln__code_open(body->code, KILN__FOR, "; r + %u <= to; r += %u", rows, rows);
+    kiln__code_add(body->code, "int i = 0");
     emit_rows(body, rows, body->variant->vector);
     emit_rows(body, rows, 1);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }
 
 static void emit_part(const struct kiln__body *body)
 {
-    kiln__text_add(body->text, "idx r = from;\n");
+    kiln__code_add(body->code, "idx r = from");
     if (body->variant->rows > 1)
         emit_blocks(body, body->variant->rows);
     emit_blocks(body, 1);
@@ -155,20 +156,20 @@ static void emit_part_end(struct kiln__body *body, unsigned width)
     open_vectors(body, width);
     kiln__body_totals(body, width, loading(width));
     kiln__body_totals(body, width,
-                      vectors ? "$ @_sum = part > begin ? *(loose_$ *)(sum_@ + i) : ($)(!);\n"
-                                "$ @_lost = part > begin ? *(loose_$ *)(lost_@ + i) : ($)(0);\n"
-                              : "$ @_sum = part > begin ? sum_@[i] : (!);\n"
-                                "$ @_lost = part > begin ? lost_@[i] : 0;\n");
+                      vectors ? "$ @_sum = part > begin ? *(loose_$ *)(sum_@ + i) : ($)(!)\n"
+                                "$ @_lost = part > begin ? *(loose_$ *)(lost_@ + i) : ($)(0)"
+                              : "$ @_sum = part > begin ? sum_@[i] : (!)\n"
+                                "$ @_lost = part > begin ? lost_@[i] : 0");
     kiln__body_pass_on(body, width, 0);
     kiln__body_totals(body, width,
-                      vectors ? "*(loose_$ *)(sum_@ + i) = @_sum;\n"
-                                "*(loose_$ *)(lost_@ + i) = @_lost;\n"
-                              : "sum_@[i] = @_sum;\nlost_@[i] = @_lost;\n");
-    kiln__text_add(body->text, "if (to == all) {\n");
+                      vectors ? "*(loose_$ *)(sum_@ + i) = @_sum\n"
+                                "*(loose_$ *)(lost_@ + i) = @_lost"
+                              : "sum_@[i] = @_sum\nlost_@[i] = @_lost");
+    kiln__code_open(body->code, KILN__IF, "to == all");
     kiln__body_take_back(body, width, 0);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
     keep_totals(body, width);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }
 
 /* A long axis in parts, if it adds up floats: the error of a sum grows with the length of one. */
@@ -178,16 +179,16 @@ static void emit_reduced_axis(struct kiln__body *body)
         emit_part(body);
         return;
     }
-    kiln__text_add(body->text,
-                   "const idx begin = from, all = to;\n"
-                   "for (idx part = begin; part < all; part += %d) {\n"
-                   "const idx from = part, to = min(part + %d, all);\n",
-                   IN_ONE, IN_ONE);
+    kiln__code_add(body->code, "const idx begin = from, all = to");
+    kiln__code_open(body->code, KILN__FOR, "idx part = begin; part < all; part += %d", IN_ONE);
+    kiln__code_add(body->code, "const idx from = part, to = min(part + %d, all)", IN_ONE);
     emit_part(body);
-    kiln__text_add(body->text, "if (all - begin > %d) {\nint i = 0;\n", IN_ONE);
+    kiln__code_open(body->code, KILN__IF, "all - begin > %d", IN_ONE);
+    kiln__code_add(body->code, "int i = 0");
     emit_part_end(body, body->variant->vector);
     emit_part_end(body, 1);
-    kiln__text_add(body->text, "}\n}\n");
+    kiln__code_end(body->code);
+    kiln__code_end(body->code);
 }
 
 static void emit_ends(struct kiln__body *body, unsigned width)
@@ -198,7 +199,7 @@ static void emit_ends(struct kiln__body *body, unsigned width)
     kiln__body_values(body, width, "(t + i)");
     kiln__body_finish(body, width);
     kiln__body_store(body, width, "p + t + i", "(t + i)");
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }
 
 /* What rows have once the phases before this one are over: values, or, behind the last phase, what
@@ -242,7 +243,7 @@ static void emit_values(struct kiln__body *body, unsigned width)
         kiln__body_values(body, width, "(t + i)");
         strips_leave(body, width, false);
     }
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }
 
 static void emit_reduced(struct kiln__body *body, unsigned width)
@@ -251,25 +252,26 @@ static void emit_reduced(struct kiln__body *body, unsigned width)
     kiln__body_totals(body, width, loading(width));
     kiln__body_finish(body, width);
     strips_leave(body, width, true);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }
 
 /* Vectors of a strip, and single elements after them. */
 static void emit_strip(struct kiln__body *body, void (*emit)(struct kiln__body *, unsigned))
 {
-    kiln__text_add(body->text, "{\nint i = 0;\n");
+    kiln__code_block(body->code);
+    kiln__code_add(body->code, "int i = 0");
     emit(body, body->variant->vector);
     emit(body, 1);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }
 
 static void emit_start(const struct kiln__body *body)
 {
-    kiln__text_add(body->text, "for (int i = 0; i < strip; i++) {\n");
+    kiln__code_open(body->code, KILN__FOR, "int i = 0; i < strip; i++");
     kiln__body_totals(body, 1, KILN__START);
     kiln__body_sums(body, 1, KILN__START);
     keep_totals(body, 1);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }
 
 static void emit_phases(struct kiln__body *body)
@@ -281,12 +283,12 @@ static void emit_phases(struct kiln__body *body)
         if (phase == body->nest.phases)
             break;
         bool reduces = kiln__body_reduction(body, 0) < body->group->steps.count;
-        kiln__text_add(body->text, "{\n");
-        kiln__body_sums(body, 1, kiln__phrase("$ strip_@[%d];\n", strip_of(body)).text);
+        kiln__code_block(body->code);
+        kiln__body_sums(body, 1, kiln__phrase("$ strip_@[%d]", strip_of(body)).text);
         if (reduces || kiln__body_carries(body))
             emit_start(body);
         emit_reduced_axis(body);
-        kiln__text_add(body->text, "}\n");
+        kiln__code_end(body->code);
         if (reduces)
             emit_strip(body, emit_reduced);
     }
@@ -296,7 +298,7 @@ static void emit_once(struct kiln__body *body)
 {
     emit_start(body);
     emit_reduced_axis(body);
-    kiln__text_add(body->text, "int i = 0;\n");
+    kiln__code_add(body->code, "int i = 0");
     emit_ends(body, body->variant->vector);
     emit_ends(body, 1);
 }
@@ -307,24 +309,28 @@ static void emit_once(struct kiln__body *body)
 static void open_reduced(const struct kiln__body *body)
 {
     uint32_t first = body->variant->kept, end = body->variant->rank;
-    kiln__text_add(body->text, "idx r = from;\nfor (idx c_%u = 0; r < to; c_%u++)%s\n", first,
-                   first, end - first == 1 ? " {" : "");
-    for (uint32_t d = first + 1; d < end; d++)
-        kiln__text_add(body->text, "for (idx c_%u = 0; c_%u < d%u; c_%u++)%s\n", d, d, d, d,
-                       d + 1 == end ? " {" : "");
+    kiln__code_add(body->code, "idx r = from");
+    for (uint32_t d = first; d < end; d++) {
+        struct kiln__text *loop = d + 1 == end ? kiln__code_open(body->code, KILN__FOR, "%s", "")
+                                               : kiln__code_single(body->code, KILN__FOR, "%s", "");
+        if (d == first)
+            kiln__text_add(loop, "idx c_%u = 0; r < to; c_%u++", d, d);
+        else
+            kiln__text_add(loop, "idx c_%u = 0; c_%u < d%u; c_%u++", d, d, d, d);
+    }
 }
 
 /* What becomes of the totals of vector `u`. */
 static void emit_column_end(struct kiln__body *body, unsigned width, unsigned u)
 {
     struct kiln__phrase at = kiln__phrase("(i + %u)", u * width);
-    kiln__text_add(body->text, "{\n");
+    kiln__code_block(body->code);
     kiln__body_turn(body, 0);
-    kiln__body_totals(body, width, kiln__phrase("$ @ = @_%u;\n", u).text);
+    kiln__body_totals(body, width, kiln__phrase("$ @ = @_%u", u).text);
     kiln__body_values(body, width, at.text);
     kiln__body_finish(body, width);
     kiln__body_store(body, width, kiln__phrase("p + %s", at.text).text, at.text);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }
 
 /* Totals stay in registers, those of `count` vectors side by side. */
@@ -338,24 +344,25 @@ static void emit_column(struct kiln__body *body, unsigned width, unsigned count)
         visits[u] = (struct kiln__visit){
             .width = width, .at = at[u].text, .number = "r", .into = u, .letter = letters[u]};
     }
-    kiln__text_add(body->text, "for (; i + %u <= count; i += %u) {\n", count * width,
-                   count * width);
+    kiln__code_open(body->code, KILN__FOR, "; i + %u <= count; i += %u", count * width,
+                    count * width);
     kiln__body_turn(body, 0);
     for (unsigned u = 0; u < count; u++)
-        kiln__body_totals(body, width, kiln__phrase("$ @_%u = ($)(!);\n", u).text);
+        kiln__body_totals(body, width, kiln__phrase("$ @_%u = ($)(!)", u).text);
     open_reduced(body);
     kiln__body_reduced_places(body, "r");
     kiln__body_elements(body, visits, count);
-    kiln__text_add(body->text, "r++;\n}\n");
+    kiln__code_add(body->code, "r++");
+    kiln__code_end(body->code);
     for (unsigned u = 0; u < count; u++)
         emit_column_end(body, width, u);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }
 
 /* Where elements are found is the same for vectors side by side. */
 void kiln__emit_columns(struct kiln__body *body)
 {
-    kiln__text_add(body->text, "idx i = 0;\n");
+    kiln__code_add(body->code, "idx i = 0");
     if (kiln__body_unroll(body) > 1)
         emit_column(body, body->variant->vector, 2);
     emit_column(body, body->variant->vector, 1);
@@ -364,13 +371,11 @@ void kiln__emit_columns(struct kiln__body *body)
 
 void kiln__emit_strips(struct kiln__body *body)
 {
-    kiln__text_add(body->text,
-                   "for (idx t = 0; t < count; t += %d) {\n"
-                   "const int strip = min((idx)%d, count - t);\n",
-                   strip_of(body), strip_of(body));
+    kiln__code_open(body->code, KILN__FOR, "idx t = 0; t < count; t += %d", strip_of(body));
+    kiln__code_add(body->code, "const int strip = min((idx)%d, count - t)", strip_of(body));
     if (kiln__group_reads_once(body->group))
         emit_once(body);
     else
         emit_phases(body);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }

@@ -16,22 +16,24 @@ static void emit_turn(const struct kiln__emit *emit, kiln_type type)
 {
     unsigned width = emit->variant->vector;
     struct kiln__type_name name = kiln__emit_type(type, width);
-    kiln__text_add(emit->text,
-                   "static inline __attribute__((always_inline)) void turn_%s(%s *block)\n{\n"
-                   "#pragma unroll\n"
-                   "for (int stage = 1; stage < %u; stage *= 2) {\n"
-                   "%s next[%u];\n"
-                   "#pragma unroll\n"
-                   "for (int i = 0; i < %u; i++) {\n"
-                   "next[i] = (%s)(block[2 * i].even, block[2 * i + 1].even);\n"
-                   "next[i + %u] = (%s)(block[2 * i].odd, block[2 * i + 1].odd);\n"
-                   "}\n"
-                   "#pragma unroll\n"
-                   "for (int i = 0; i < %u; i++)\n"
-                   "block[i] = next[i];\n"
-                   "}\n}\n",
-                   name.text, name.text, width, name.text, width, width / 2, name.text, width / 2,
-                   name.text, width);
+    kiln__code_open(emit->code, KILN__FUNCTION,
+                    "static inline __attribute__((always_inline)) void turn_%s(%s *block)",
+                    name.text, name.text);
+    kiln__code_unroll(emit->code, 0);
+    kiln__code_open(emit->code, KILN__FOR, "int stage = 1; stage < %u; stage *= 2", width);
+    kiln__code_add(emit->code, "%s next[%u]", name.text, width);
+    kiln__code_unroll(emit->code, 0);
+    kiln__code_open(emit->code, KILN__FOR, "int i = 0; i < %u; i++", width / 2);
+    kiln__code_add(emit->code,
+                   "next[i] = (%s)(block[2 * i].even, block[2 * i + 1].even)\n"
+                   "next[i + %u] = (%s)(block[2 * i].odd, block[2 * i + 1].odd)",
+                   name.text, width / 2, name.text);
+    kiln__code_end(emit->code);
+    kiln__code_unroll(emit->code, 0);
+    kiln__code_single(emit->code, KILN__FOR, "int i = 0; i < %u; i++", width);
+    kiln__code_add(emit->code, "block[i] = next[i]");
+    kiln__code_end(emit->code);
+    kiln__code_end(emit->code);
 }
 
 static bool is_turned(const struct kiln__emit *emit, const struct kiln__step *step)
@@ -55,19 +57,22 @@ void kiln__emit_turns(const struct kiln__emit *emit)
 /* [from<d>, to<d>): the part of dimension d that tile number `number` covers. */
 static void emit_range(const struct kiln__body *body, uint32_t d, struct kiln__phrase number)
 {
-    kiln__text_add(body->text,
-                   "const idx t%u = %s, from%u = t%u * %d;\n"
-                   "const idx to%u = t%u + 1 == tiles%u ? d%u : from%u + %d;\n",
+    kiln__code_add(body->code,
+                   "const idx t%u = %s, from%u = t%u * %d\n"
+                   "const idx to%u = t%u + 1 == tiles%u ? d%u : from%u + %d",
                    d, number.text, d, d, KILN__TILE, d, d, d, d, d, KILN__TILE);
 }
 
 /* Coordinates of the dimensions that a tile does not span. */
 static void emit_others(const struct kiln__body *body, uint32_t across, uint32_t last)
 {
-    kiln__text_add(body->text, "idx rest = tile / tiles%u / tiles%u;\n", last, across);
+    kiln__code_add(body->code, "idx rest = tile / tiles%u / tiles%u", last, across);
     for (uint32_t d = last; d-- > 0;)
         if (d != across)
-            kiln__text_add(body->text, "const idx c_%u = rest %% d%u;\nrest /= d%u;\n", d, d, d);
+            kiln__code_add(body->code,
+                           "const idx c_%u = rest %% d%u\n"
+                           "rest /= d%u",
+                           d, d, d);
 }
 
 /* These, and where a tile is in the two that it does. */
@@ -89,27 +94,24 @@ static void emit_turned_load(const struct kiln__body *body, const struct kiln__s
                      kiln__emit_dot(k, across + 1, last).text, k, last);
     struct kiln__elements elements =
         kiln__emit_run(body->emit, step->type, width, pointer.text, offset.text);
-    kiln__text_add(body->text,
-                   "%s t%u[%u];\n"
-                   "#pragma unroll\n"
-                   "for (int r = 0; r < %u; r++)\n"
-                   "t%u[r] = ",
-                   type.text, k, width, width, k);
-    kiln__emit_load(body->text, &elements);
-    kiln__text_add(body->text, ";\nturn_%s(t%u);\n", type.text, k);
+    kiln__code_add(body->code, "%s t%u[%u]", type.text, k, width);
+    kiln__code_unroll(body->code, 0);
+    kiln__code_single(body->code, KILN__FOR, "int r = 0; r < %u; r++", width);
+    kiln__emit_load(kiln__code_add(body->code, "t%u[r] = ", k), &elements);
+    kiln__code_add(body->code, "turn_%s(t%u)", type.text, k);
 }
 
 /* Where row `r` of a block is. */
 static void emit_row_bases(const struct kiln__body *body, uint32_t across, uint32_t last)
 {
-    kiln__text_add(body->text, "const idx c_%u = e + r;\n", across);
+    kiln__code_add(body->code, "const idx c_%u = e + r", across);
     kiln__body_bases(body, last);
     if (body->variant->placed)
         return;
-    kiln__text_add(body->text, "idx p = c_0;\n");
+    kiln__code_add(body->code, "idx p = c_0");
     for (uint32_t d = 1; d < last; d++)
-        kiln__text_add(body->text, "p = p * d%u + c_%u;\n", d, d);
-    kiln__text_add(body->text, "p *= d%u;\n", last);
+        kiln__code_add(body->code, "p = p * d%u + c_%u", d, d);
+    kiln__code_add(body->code, "p *= d%u", last);
 }
 
 /* The last block of a tile starts early enough to end with it: no tile is smaller than a block, and
@@ -117,19 +119,20 @@ static void emit_row_bases(const struct kiln__body *body, uint32_t across, uint3
 static void emit_blocks(const struct kiln__body *body, uint32_t across, uint32_t last)
 {
     unsigned width = body->variant->vector;
-    kiln__text_add(body->text,
-                   "for (idx f = from%u; f < to%u; f += %u) {\n"
-                   "const idx e = min(f, to%u - %u);\n"
-                   "for (idx g = from%u; g < to%u; g += %u) {\n"
-                   "const idx l = min(g, to%u - %u);\n",
-                   across, across, width, across, width, last, last, width, last, width);
+    kiln__code_open(body->code, KILN__FOR, "idx f = from%u; f < to%u; f += %u", across, across,
+                    width);
+    kiln__code_add(body->code, "const idx e = min(f, to%u - %u)", across, width);
+    kiln__code_open(body->code, KILN__FOR, "idx g = from%u; g < to%u; g += %u", last, last, width);
+    kiln__code_add(body->code, "const idx l = min(g, to%u - %u)", last, width);
     for (size_t i = 0; i < body->group->steps.count; i++)
         if (is_turned(body->emit, &body->group->steps.items[i]))
             emit_turned_load(body, &body->group->steps.items[i], across, last);
-    kiln__text_add(body->text, "for (int r = 0; r < %u; r++) {\n", width);
+    kiln__code_open(body->code, KILN__FOR, "int r = 0; r < %u; r++", width);
     emit_row_bases(body, across, last);
     kiln__body_element(body, width, "l", "", 0);
-    kiln__text_add(body->text, "}\n}\n}\n");
+    kiln__code_end(body->code);
+    kiln__code_end(body->code);
+    kiln__code_end(body->code);
 }
 
 /* A line of the tile lies along `across` in memory. What is beyond the last elements is read in
@@ -146,19 +149,16 @@ static void emit_local_load(const struct kiln__body *body, const struct kiln__st
                      last, last, k, last, across, across);
     struct kiln__elements elements =
         kiln__emit_run(body->emit, step->type, 1, pointer.text, offset.text);
-    kiln__text_add(body->text, "t%u[r][lane] = ", k);
-    kiln__emit_load(body->text, &elements);
-    kiln__text_add(body->text, ";\n");
+    kiln__emit_load(kiln__code_add(body->code, "t%u[r][lane] = ", k), &elements);
 }
 
 static void open_lines(const struct kiln__body *body)
 {
     unsigned tile = body->variant->tile, items = 1u << body->variant->work_group;
-    kiln__text_add(body->text,
-                   "#pragma unroll\n"
-                   "for (int first = 0; first < %u; first += %u) {\n"
-                   "const int r = first + line;\n",
-                   tile, items / tile);
+    kiln__code_unroll(body->code, 0);
+    kiln__code_open(body->code, KILN__FOR, "int first = 0; first < %u; first += %u", tile,
+                    items / tile);
+    kiln__code_add(body->code, "const int r = first + line");
 }
 
 static void emit_local_tile(struct kiln__body *body, uint32_t across, uint32_t last)
@@ -169,52 +169,50 @@ static void emit_local_tile(struct kiln__body *body, uint32_t across, uint32_t l
     struct kiln__phrase second = kiln__phrase("tile / tiles%u %% tiles%u * %u", last, across, tile);
     for (size_t i = 0; i < group->steps.count; i++)
         if (is_turned(body->emit, &group->steps.items[i]))
-            kiln__text_add(body->text, "local %s t%u[%u][%u];\n",
+            kiln__code_add(body->code, "local %s t%u[%u][%u]",
                            kiln__emit_type(group->steps.items[i].type, 1).text,
                            group->steps.items[i].index, tile, tile + 1);
-    kiln__text_add(
-        body->text,
-        "const int lane = (int)get_local_id(0) %% %u, line = (int)get_local_id(0) / %u;\n"
-        "const idx tiles%u = (d%u + %u) / %u, tiles%u = (d%u + %u) / %u;\n"
-        "const idx tile = get_group_id(0);\n",
-        tile, tile, across, across, tile - 1, tile, last, last, tile - 1, tile);
+    kiln__code_add(body->code,
+                   "const int lane = (int)get_local_id(0) %% %u, line = (int)get_local_id(0) / %u\n"
+                   "const idx tiles%u = (d%u + %u) / %u, tiles%u = (d%u + %u) / %u\n"
+                   "const idx tile = get_group_id(0)",
+                   tile, tile, across, across, tile - 1, tile, last, last, tile - 1, tile);
     emit_others(body, across, last);
-    kiln__text_add(body->text, "const idx from%u = %s, from%u = %s;\n", last, first.text, across,
+    kiln__code_add(body->code, "const idx from%u = %s, from%u = %s", last, first.text, across,
                    second.text);
     open_lines(body);
     for (size_t i = 0; i < group->steps.count; i++)
         if (is_turned(body->emit, &group->steps.items[i]))
             emit_local_load(body, &group->steps.items[i], across, last);
-    kiln__text_add(body->text,
-                   "}\n"
-                   "barrier(CLK_LOCAL_MEM_FENCE);\n"
-                   "const idx e = from%u, l = from%u + lane;\n"
-                   "if (l >= d%u)\n"
-                   "return;\n",
-                   across, last, last);
+    kiln__code_end(body->code);
+    kiln__code_barrier(body->code);
+    kiln__code_add(body->code, "const idx e = from%u, l = from%u + lane", across, last);
+    kiln__code_single(body->code, KILN__IF, "l >= d%u", last);
+    kiln__code_add(body->code, "return");
     open_lines(body);
-    kiln__text_add(body->text, "if (e + r < d%u) {\n", across);
+    kiln__code_open(body->code, KILN__IF, "e + r < d%u", across);
     emit_row_bases(body, across, last);
     kiln__body_element(body, 1, "l", "", 0);
-    kiln__text_add(body->text, "}\n}\n");
+    kiln__code_end(body->code);
+    kiln__code_end(body->code);
 }
 
 static void emit_chunk_of_tiles(struct kiln__body *body, uint32_t across, uint32_t last)
 {
     unsigned width = body->variant->vector;
-    kiln__text_add(body->text,
-                   "const idx first = get_global_id(0) * chunk, last = min(first + chunk, n);\n"
-                   "const idx tiles%u = max(d%u / %d, (idx)1), tiles%u = max(d%u / %d, (idx)1);\n",
+    kiln__code_add(body->code,
+                   "const idx first = get_global_id(0) * chunk, last = min(first + chunk, n)\n"
+                   "const idx tiles%u = max(d%u / %d, (idx)1), tiles%u = max(d%u / %d, (idx)1)",
                    across, across, KILN__TILE, last, last, KILN__TILE);
     if (body->variant->streams)
-        kiln__text_add(body->text,
-                       "const int stream = wanted && d%u %% %u == 0 &&\n"
-                       "(size_t)(y0 + q0) %% (%u * sizeof *y0) == 0;\n",
+        kiln__code_add(body->code,
+                       "const int stream = wanted && d%u %% %u == 0 && "
+                       "(size_t)(y0 + q0) %% (%u * sizeof *y0) == 0",
                        last, width, width);
-    kiln__text_add(body->text, "for (idx tile = first; tile < last; tile++) {\n");
+    kiln__code_open(body->code, KILN__FOR, "idx tile = first; tile < last; tile++");
     emit_tile(body, across, last);
     emit_blocks(body, across, last);
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }
 
 void kiln__emit_tiles(struct kiln__body *body)

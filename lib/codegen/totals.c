@@ -94,7 +94,7 @@ void kiln__body_totals(const struct kiln__body *body, unsigned width, const char
     for (KILN__EACH_REDUCTION(i, body))
         for (int position = 0; position < totals_of(body, i); position++) {
             struct total total = total_of(body, i, position);
-            kiln__text_add(body->text, "%s", totals_fill(&total, width, pattern).text);
+            kiln__code_add(body->code, "%s", totals_fill(&total, width, pattern).text);
         }
 }
 
@@ -103,14 +103,14 @@ void kiln__body_sums(const struct kiln__body *body, unsigned width, const char *
     for (unsigned i = kiln__body_scan(body, 0); i < body->group->steps.count;
          i = kiln__body_scan(body, i + 1)) {
         struct total total = total_of(body, i, false);
-        kiln__text_add(body->text, "%s", totals_fill(&total, width, pattern).text);
+        kiln__code_add(body->code, "%s", totals_fill(&total, width, pattern).text);
     }
 }
 
 void kiln__body_accumulators(const struct kiln__body *body, unsigned count)
 {
     for (unsigned u = 0; u < count; u++)
-        kiln__body_totals(body, body->variant->vector, kiln__phrase("$ @_%u = ($)(!);\n", u).text);
+        kiln__body_totals(body, body->variant->vector, kiln__phrase("$ @_%u = ($)(!)", u).text);
 }
 
 /* ---- elements into accumulators ---- */
@@ -119,10 +119,8 @@ void kiln__body_accumulators(const struct kiln__body *body, unsigned count)
 static void totals_combine(const struct kiln__body *body, unsigned i, unsigned width,
                            const char *target, const char *a, const char *b)
 {
-    kiln__text_add(body->text, "%s = ", target);
-    kiln__emit_expression(body->emit, row_at(body, i)->combine, a, b, NULL, sums_type(body, i),
-                          width);
-    kiln__text_add(body->text, ";\n");
+    kiln__emit_expression(kiln__code_add(body->code, "%s = ", target), row_at(body, i)->combine, a,
+                          b, NULL, sums_type(body, i), width);
 }
 
 /* The numbers of a visit's elements along the reduced axis; rows side by side have one. */
@@ -150,17 +148,18 @@ static void totals_choose(const struct kiln__body *body, unsigned i,
     kiln_type type = sums_type(body, i);
     unsigned width = visit->width;
     struct kiln__phrase at = totals_positions(body, visit);
-    if (width == 1)
-        kiln__text_add(body->text, "if (");
-    else
-        kiln__text_add(body->text, "const %s%u chosen = ", kiln__type_row(type)->mask, width);
-    kiln__emit_expression(body->emit, row_at(body, i)->combine, a, value, NULL, type, width);
-    if (width == 1)
-        kiln__text_add(body->text, ") {\n%s = %s;\n%s = %s;\n}\n", a, value, j, at.text);
-    else
-        kiln__text_add(body->text,
-                       ";\n%s = select(%s, %s, chosen);\n"
-                       "%s = select(%s, %s, convert_int%u(chosen));\n",
+    struct kiln__text *better =
+        width == 1
+            ? kiln__code_open(body->code, KILN__IF, "%s", "")
+            : kiln__code_add(body->code, "const %s%u chosen = ", kiln__type_row(type)->mask, width);
+    kiln__emit_expression(better, row_at(body, i)->combine, a, value, NULL, type, width);
+    if (width == 1) {
+        kiln__code_add(body->code, "%s = %s\n%s = %s", a, value, j, at.text);
+        kiln__code_end(body->code);
+    } else
+        kiln__code_add(body->code,
+                       "%s = select(%s, %s, chosen)\n"
+                       "%s = select(%s, %s, convert_int%u(chosen))",
                        a, a, value, j, j, at.text, width);
 }
 
@@ -199,12 +198,13 @@ static void totals_merge(const struct kiln__body *body, unsigned i, const char *
         totals_combine(body, i, 1, a.text, a.text, b.text);
         return;
     }
-    kiln__text_add(body->text, "if ((");
-    kiln__emit_expression(body->emit, row->combine, a.text, b.text, NULL, value.type, 1);
-    kiln__text_add(body->text, ") || (!(");
-    kiln__emit_expression(body->emit, row->combine, b.text, a.text, NULL, value.type, 1);
-    kiln__text_add(body->text, ") && %s < %s)) {\n%s = %s;\n%s = %s;\n}\n", k.text, j.text, a.text,
-                   b.text, j.text, k.text);
+    struct kiln__text *better = kiln__code_open(body->code, KILN__IF, "(");
+    kiln__emit_expression(better, row->combine, a.text, b.text, NULL, value.type, 1);
+    kiln__text_add(better, ") || (!(");
+    kiln__emit_expression(better, row->combine, b.text, a.text, NULL, value.type, 1);
+    kiln__text_add(better, ") && %s < %s)", k.text, j.text);
+    kiln__code_add(body->code, "%s = %s\n%s = %s", a.text, b.text, j.text, k.text);
+    kiln__code_end(body->code);
 }
 
 void kiln__body_merge(const struct kiln__body *body, const char *into, const char *from)
@@ -218,11 +218,11 @@ static void fold_indexed(const struct kiln__body *body, unsigned i)
 {
     unsigned width = body->variant->vector;
     struct kiln__phrase lanes =
-        kiln__phrase("$ lane_@[%u];\nvstore%u(@_0, 0, lane_@);\n", width, width);
+        kiln__phrase("$ lane_@[%u]\nvstore%u(@_0, 0, lane_@)", width, width);
     kiln__body_totals(body, 1, lanes.text);
-    kiln__text_add(body->text, "for (int l = 0; l < %u; l++) {\n", width);
+    kiln__code_open(body->code, KILN__FOR, "int l = 0; l < %u; l++", width);
     totals_merge(body, i, "@", "lane_@[l]");
-    kiln__text_add(body->text, "}\n");
+    kiln__code_end(body->code);
 }
 
 static void fold(const struct kiln__body *body, unsigned i, unsigned count)
@@ -233,8 +233,9 @@ static void fold(const struct kiln__body *body, unsigned i, unsigned count)
                        kiln__phrase("t%u_%u", i, u).text);
     for (unsigned half = body->variant->vector / 2; half; half /= 2) {
         struct kiln__phrase into = kiln__phrase("f%u_%u", i, half);
-        kiln__text_add(body->text, "const %s ", kiln__emit_type(sums_type(body, i), half).text);
-        totals_combine(body, i, half, into.text, kiln__phrase("%s.lo", from.text).text,
+        struct kiln__type_name type = kiln__emit_type(sums_type(body, i), half);
+        totals_combine(body, i, half, kiln__phrase("const %s %s", type.text, into.text).text,
+                       kiln__phrase("%s.lo", from.text).text,
                        kiln__phrase("%s.hi", from.text).text);
         from = into;
     }
@@ -284,20 +285,21 @@ static void add_compensated(const struct kiln__body *body, unsigned i, unsigned 
                             const char *more)
 {
     struct kiln__type_name type = kiln__emit_type(KILN_F32, width);
-    kiln__text_add(body->text,
-                   "{\nconst %s more = %s + t%u_lost, next = t%u_sum + more;\n"
-                   "t%u_lost = %s(fabs(next) < INFINITY, more - (next - t%u_sum), (%s)(0));\n"
-                   "t%u_sum = next;\n}\n",
+    kiln__code_block(body->code);
+    kiln__code_add(body->code,
+                   "const %s more = %s + t%u_lost, next = t%u_sum + more\n"
+                   "t%u_lost = %s(fabs(next) < INFINITY, more - (next - t%u_sum), (%s)(0))\n"
+                   "t%u_sum = next",
                    type.text, more, i, i, i, width > 1 ? "PICK_VECTOR" : "PICK", i, type.text, i);
+    kiln__code_end(body->code);
 }
 
 void kiln__body_long_totals(const struct kiln__body *body, unsigned width)
 {
-    kiln__body_totals(body, width, "$ @_sum = ($)(!);\n");
+    kiln__body_totals(body, width, "$ @_sum = ($)(!)");
     for (KILN__EACH_REDUCTION(i, body))
         if (adds_floats(body, i))
-            kiln__text_add(body->text, "%s t%u_lost = 0;\n", kiln__emit_type(KILN_F32, width).text,
-                           i);
+            kiln__code_add(body->code, "%s t%u_lost = 0", kiln__emit_type(KILN_F32, width).text, i);
 }
 
 void kiln__body_pass_on(const struct kiln__body *body, unsigned width, unsigned count)
@@ -311,11 +313,10 @@ void kiln__body_pass_on(const struct kiln__body *body, unsigned width, unsigned 
             totals_combine(body, i, width, sum.text, sum.text, first.text);
         struct total total = total_of(body, i, false);
         for (unsigned u = 0; u < (count ? count : 1); u++)
-            kiln__text_add(
-                body->text, "%s",
-                totals_fill(&total, width,
-                            count ? kiln__phrase("@_%u = ($)(!);\n", u).text : "@ = ($)(!);\n")
-                    .text);
+            kiln__code_add(body->code, "%s",
+                           totals_fill(&total, width,
+                                       count ? kiln__phrase("@_%u = ($)(!)", u).text : "@ = ($)(!)")
+                               .text);
     }
 }
 
@@ -335,7 +336,7 @@ void kiln__body_take_back(const struct kiln__body *body, unsigned width, unsigne
 /* Where every element is the accumulator's start, the first one is chosen. */
 static void emit_default_position(const struct kiln__body *body, unsigned i, unsigned width)
 {
-    kiln__text_add(body->text, "j%u = %s(j%u == " KILN__NO_POSITION ", (%s)((int)from), j%u);\n", i,
+    kiln__code_add(body->code, "j%u = %s(j%u == " KILN__NO_POSITION ", (%s)((int)from), j%u)", i,
                    width > 1 ? "PICK_VECTOR" : "PICK", i, kiln__emit_type(KILN_I32, width).text, i);
 }
 
@@ -350,13 +351,12 @@ void kiln__body_finish(const struct kiln__body *body, unsigned width)
         struct kiln__type_name name = kiln__emit_type(type, width);
         struct kiln__phrase count =
             kiln__phrase("((%s)((%s)reduced))", name.text, kiln__emit_type(type, 1).text);
-        kiln__text_add(body->text, "const %s r%u = ", name.text, i);
+        struct kiln__text *value = kiln__code_add(body->code, "const %s r%u = ", name.text, i);
         if (row_at(body, i)->indexed)
-            kiln__text_add(body->text, "j%u", i);
+            kiln__text_add(value, "j%u", i);
         else
-            kiln__emit_expression(body->emit, row_at(body, i)->finish, kiln__phrase("t%u", i).text,
-                                  NULL, count.text, type, width);
-        kiln__text_add(body->text, ";\n");
+            kiln__emit_expression(value, row_at(body, i)->finish, kiln__phrase("t%u", i).text, NULL,
+                                  count.text, type, width);
     }
 }
 
@@ -370,7 +370,7 @@ void kiln__body_store_totals(const struct kiln__body *body, unsigned width, cons
         struct kiln__phrase offset = totals_fill(&total, 1, place.text);
         struct kiln__elements elements =
             kiln__emit_run(body->emit, total.type, width, pointer.text, offset.text);
-        kiln__emit_store(body->text, &elements, total.name.text, false);
+        kiln__emit_store(body->code, &elements, total.name.text, false);
     }
 }
 

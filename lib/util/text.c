@@ -37,13 +37,11 @@ static bool text_reserve(struct kiln__text *text, size_t length)
     return true;
 }
 
-void kiln__text_add(struct kiln__text *text, const char *format, ...)
+void kiln__text_vadd(struct kiln__text *text, const char *format, va_list arguments)
 {
-    va_list arguments, again;
-    va_start(arguments, format);
+    va_list again;
     va_copy(again, arguments);
     int length = kiln__vformat(NULL, 0, format, arguments);
-    va_end(arguments);
     if (length < 0)
         text_fail(text);
     else if (text_reserve(text, (size_t)length)) {
@@ -51,6 +49,14 @@ void kiln__text_add(struct kiln__text *text, const char *format, ...)
         text->length += (size_t)length;
     }
     va_end(again);
+}
+
+void kiln__text_add(struct kiln__text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    kiln__text_vadd(text, format, arguments);
+    va_end(arguments);
 }
 
 struct kiln__phrase kiln__phrase(const char *format, ...)

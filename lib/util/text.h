@@ -4,6 +4,7 @@
 #ifndef KILN_UTIL_TEXT_H
 #define KILN_UTIL_TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -16,6 +17,8 @@ struct kiln__text {
 
 void kiln__text_add(struct kiln__text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void kiln__text_vadd(struct kiln__text *text, const char *format, va_list arguments)
+    __attribute__((format(printf, 2, 0)));
 void kiln__text_add_bytes(struct kiln__text *text, const void *bytes, size_t length);
 void kiln__text_free(struct kiln__text *text);
 
