@@ -31,13 +31,13 @@ struct kiln__code_node {
     enum kiln__code_kind kind;
     bool single;   /* has one statement and no braces */
     size_t words;  /* where its words begin; they end where the next node's begin */
-    size_t parent; /* the node whose block it is in; 0: none */
+    size_t parent; /* 1 + the node whose block it is in; 0: none */
 };
 
 struct kiln__code {
-    struct kiln__text words; /* of all nodes, one behind the other */
-    KILN__VECTOR(struct kiln__code_node) nodes; /* a node, what it holds, its end; the first is none */
-    size_t open;                                /* the node whose block is open */
+    struct kiln__text words;                    /* of all nodes, one behind the other */
+    KILN__VECTOR(struct kiln__code_node) nodes; /* each before what its block holds and its end */
+    size_t open;                                /* 1 + the node whose block is open; 0: none */
 };
 
 /* Add statements, one per line. An expression may be appended to the words that all of these
