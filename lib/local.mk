@@ -75,6 +75,8 @@ graph_sources = \
 	lib/graph/micro_batch_graph.h \
 	lib/graph/partition.c \
 	lib/graph/partition.h \
+	lib/graph/replacements.c \
+	lib/graph/replacements.h \
 	lib/graph/shape.c \
 	lib/graph/shape.h \
 	lib/graph/verify_graph.c
@@ -144,6 +146,7 @@ plan_sources = \
 	lib/plan/names.h \
 	lib/plan/plan.c \
 	lib/plan/plan.h \
+	lib/plan/plan_builder.h \
 	lib/plan/traffic.c \
 	lib/plan/traffic.h \
 	lib/plan/verify_dependencies.c \

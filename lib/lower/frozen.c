@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "lower/generic.h"
+#include "plan/plan_builder.h"
 
 /* Values of so much are kept whoever reads them: a bias, factors. Larger ones are kept for products
  * that read them as their second operand, and for gathers, as weights and tables are; for others it
@@ -23,40 +24,45 @@ static const struct kiln__node *node_at(const struct kiln__plan *plan, uint32_t 
     return &plan->fusion.graph.nodes.items[index];
 }
 
-/* ---- values ---- */
-
-static bool frozen_stays(const struct kiln__plan *plan, const struct kiln__access *access)
+static struct kiln__slot *slot_of(const struct kiln__plan *plan, uint32_t node)
 {
-    return access->kind == KILN__ACCESS_NUMBER || !plan->changes[plan->slot_of[access->node]];
+    return &plan->slots.items[plan->slot_of[node]];
 }
 
-/* Whether the group only brings what stays into another form: its one store stays, too. */
+/* ---- values ---- */
+
+static bool reads_frozen(const struct kiln__plan *plan, const struct kiln__access *access)
+{
+    return access->kind == KILN__ACCESS_NUMBER || slot_of(plan, access->node)->frozen;
+}
+
+/* Whether the group only brings what is frozen into another form: its one store is frozen, too. */
 static bool prepares(const struct kiln__plan *plan, const struct kiln__group *group)
 {
     bool forms = group->kind == KILN__GROUP_MAP ||
                  (group->kind == KILN__GROUP_REDUCE && group->reduced == 1);
     if (!forms || kiln__plan_is_generic(plan, (uint32_t)(group - plan->fusion.groups.items)) ||
-        group->stores.count != 1 || plan->changes[plan->slot_of[group->stores.items[0].node]])
+        group->stores.count != 1 || !slot_of(plan, group->stores.items[0].node)->frozen)
         return false;
     for (size_t i = 0; i < group->accesses.count; i++)
-        if (!frozen_stays(plan, &group->accesses.items[i]))
+        if (!reads_frozen(plan, &group->accesses.items[i]))
             return false;
     return true;
 }
 
 /* Before any group is looked at. */
-static bool begins_changing(const struct kiln__plan *plan, const struct kiln__slot *slot)
+static bool begins_frozen(const struct kiln__plan_builder *builder, const struct kiln__slot *slot)
 {
-    const struct kiln__node *node = node_at(plan, slot->node);
+    const struct kiln__node *node = node_at(builder->plan, slot->node);
     if (node->kind == KILN__IMPORT)
-        return kiln__plan_replacement(plan, node) != 0;
-    return (slot->storage != KILN__STORAGE_ARENA || node->kind == KILN__UPLOAD || !slot->bytes ||
-            plan->first_request[slot->node] != KILN__NO_REQUEST);
+        return !kiln__replacement_of(&builder->replacements, node);
+    return slot->storage == KILN__STORAGE_ARENA && node->kind != KILN__UPLOAD && slot->bytes &&
+           builder->first_request[slot->node] == KILN__NO_REQUEST;
 }
 
 /* A value that another one takes the memory of, and that more than the group which does so reads:
  * in memory that stays they would find the later one. */
-static void change_what_is_taken_over(struct kiln__plan *plan)
+static void thaw_what_is_taken_over(const struct kiln__plan *plan)
 {
     const struct kiln__fusion *fusion = &plan->fusion;
     for (size_t g = 0; g < fusion->groups.count; g++) {
@@ -66,7 +72,7 @@ static void change_what_is_taken_over(struct kiln__plan *plan)
             if (access->kind != KILN__ACCESS_NUMBER &&
                 fusion->donated_to[access->node] != KILN__NO_DONATION &&
                 fusion->group_of[fusion->donated_to[access->node]] != g)
-                plan->changes[plan->slot_of[access->node]] = true;
+                slot_of(plan, access->node)->frozen = false;
         }
     }
 }
@@ -79,15 +85,16 @@ static bool is_weight(const struct kiln__group *group, size_t access)
     return access >= operand.access && access < operand.end;
 }
 
-static bool change(struct kiln__plan *plan, uint32_t slot)
+/* Whether it was frozen until now. */
+static bool thaw(struct kiln__slot *slot)
 {
-    bool changes = !plan->changes[slot];
-    plan->changes[slot] = true;
-    return changes;
+    bool frozen = slot->frozen;
+    slot->frozen = false;
+    return frozen;
 }
 
 /* What it reads and would not be kept for it. */
-static bool change_operands(struct kiln__plan *plan, const struct kiln__group *group)
+static bool thaw_operands(const struct kiln__plan *plan, const struct kiln__group *group)
 {
     bool any = false;
     if (!group->stores.count || prepares(plan, group))
@@ -95,47 +102,46 @@ static bool change_operands(struct kiln__plan *plan, const struct kiln__group *g
     for (size_t i = 0; i < group->accesses.count; i++) {
         if (group->accesses.items[i].kind == KILN__ACCESS_NUMBER)
             continue;
-        uint32_t slot = plan->slot_of[group->accesses.items[i].node];
-        const struct kiln__slot *read = &plan->slots.items[slot];
+        struct kiln__slot *read = slot_of(plan, group->accesses.items[i].node);
         if (read->storage == KILN__STORAGE_ARENA && read->bytes > SMALL_BYTES &&
             !is_weight(group, i))
-            any |= change(plan, slot);
+            any |= thaw(read);
     }
     return any;
 }
 
-static bool change_results(struct kiln__plan *plan, const struct kiln__group *group)
+static bool thaw_results(const struct kiln__plan *plan, const struct kiln__group *group)
 {
     bool any = false;
     if (prepares(plan, group))
         return false;
     for (size_t i = 0; i < group->stores.count; i++)
-        any |= change(plan, plan->slot_of[group->stores.items[i].node]);
+        any |= thaw(slot_of(plan, group->stores.items[i].node));
     return any;
 }
 
-bool kiln__plan_find_frozen(struct kiln__plan *plan)
+void kiln__plan_find_frozen(const struct kiln__plan_builder *builder)
 {
-    const size_t groups = plan->fusion.groups.count;
+    const struct kiln__plan *plan = builder->plan;
+    const struct kiln__group *groups = plan->fusion.groups.items;
+    const size_t count = plan->fusion.groups.count;
     bool some = false, again = true;
-    plan->changes = calloc(plan->slots.count + 1, sizeof *plan->changes);
-    if (!plan->changes)
-        return false;
     for (size_t i = 0; i < plan->slots.count; i++) {
-        plan->changes[i] = begins_changing(plan, &plan->slots.items[i]);
-        some = some || (plan->slots.items[i].storage == KILN__STORAGE_INPUT && !plan->changes[i]);
+        struct kiln__slot *slot = &plan->slots.items[i];
+        slot->frozen = begins_frozen(builder, slot);
+        some = some || (slot->storage == KILN__STORAGE_INPUT && slot->frozen);
     }
-    change_what_is_taken_over(plan);
+    thaw_what_is_taken_over(plan);
     for (int walks = 0; some && again && walks < MOST_WALKS; walks++) {
         again = false;
-        for (size_t i = groups; i-- > 0;)
-            again |= change_operands(plan, &plan->fusion.groups.items[plan->order[i]]);
-        for (size_t i = 0; i < groups; i++)
-            again |= change_results(plan, &plan->fusion.groups.items[plan->order[i]]);
+        for (size_t i = count; i-- > 0;)
+            again |= thaw_operands(plan, &groups[builder->order[i]]);
+        for (size_t i = 0; i < count; i++)
+            again |= thaw_results(plan, &groups[builder->order[i]]);
     }
     for (size_t i = 0; i < plan->slots.count && again; i++)
-        plan->changes[i] = plan->changes[i] || plan->slots.items[i].storage != KILN__STORAGE_INPUT;
-    return true;
+        if (plan->slots.items[i].storage != KILN__STORAGE_INPUT)
+            plan->slots.items[i].frozen = false;
 }
 
 bool kiln__plan_may_prepack(const struct kiln__plan *plan, const struct kiln__group *group,
@@ -143,7 +149,7 @@ bool kiln__plan_may_prepack(const struct kiln__plan *plan, const struct kiln__gr
 {
     struct kiln__operand of = kiln__group_operand(group, operand);
     for (size_t i = of.access; i < of.end; i++)
-        if (!frozen_stays(plan, &group->accesses.items[i]))
+        if (!reads_frozen(plan, &group->accesses.items[i]))
             return false;
     return true;
 }

@@ -7,11 +7,12 @@
 
 #include "lower/generic.h"
 #include "lower/matmul.h"
+#include "plan/plan_builder.h"
 
 /* All that the group does is to store what it loads, in full, where nothing else goes. */
-static bool only_copies(const struct kiln__plan *plan, const struct kiln__group *group)
+static bool only_copies(const struct kiln__plan_builder *builder, const struct kiln__group *group)
 {
-    const struct kiln__fusion *fusion = &plan->fusion;
+    const struct kiln__fusion *fusion = &builder->plan->fusion;
     if (group->kind != KILN__GROUP_MAP || group->steps.count != 1 || group->accesses.count != 1 ||
         group->stores.count != 1 || group->base_group != KILN__NO_GROUP ||
         group->steps.items[0].kind != KILN__STEP_LOAD ||
@@ -21,8 +22,9 @@ static bool only_copies(const struct kiln__plan *plan, const struct kiln__group 
     const struct kiln__node *source = &fusion->graph.nodes.items[from];
     return source->type == KILN_F32 && fusion->graph.nodes.items[to].type == KILN_F32 &&
            fusion->donated_to[from] == KILN__NO_DONATION &&
-           fusion->donated_to[to] == KILN__NO_DONATION && !kiln__plan_replacement(plan, source) &&
-           plan->slot_of[from] != KILN__NO_SLOT;
+           fusion->donated_to[to] == KILN__NO_DONATION &&
+           !kiln__replacement_of(&builder->replacements, source) &&
+           builder->plan->slot_of[from] != KILN__NO_SLOT;
 }
 
 /* Dimensions `from` to `to` - 1 as at most KILN__IM2COL_LEVELS, the last of them last. */
@@ -85,15 +87,16 @@ bool kiln__plan_im2col(const struct kiln__plan *plan, const struct kiln__product
 }
 
 /* Nobody asked for what such a group makes, and whoever reads it can read what it copies. */
-bool kiln__plan_find_absorbed(struct kiln__plan *plan)
+bool kiln__plan_find_absorbed(struct kiln__plan_builder *builder)
 {
+    struct kiln__plan *plan = builder->plan;
     const struct kiln__fusion *fusion = &plan->fusion;
     plan->absorbed = calloc(fusion->groups.count + 1, sizeof *plan->absorbed);
     for (uint32_t g = 0; plan->absorbed && g < fusion->groups.count; g++) {
         const struct kiln__group *group = &fusion->groups.items[g];
         uint32_t made = group->stores.count ? group->stores.items[0].node : 0;
-        plan->absorbed[g] = only_copies(plan, group) && fusion->group_of[made] == g &&
-                            plan->first_request[made] == KILN__NO_REQUEST;
+        plan->absorbed[g] = only_copies(builder, group) && fusion->group_of[made] == g &&
+                            builder->first_request[made] == KILN__NO_REQUEST;
     }
     for (uint32_t g = 0; plan->absorbed && g < fusion->groups.count; g++) {
         const struct kiln__group *group = &fusion->groups.items[g];

@@ -2,10 +2,10 @@
 /* Groups to a plan: where values live, launches and transfers in their order, memory. */
 #include "lower/generic.h"
 #include "lower/workload.h"
+#include "plan/plan_builder.h"
 #include "plan/traffic.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static const struct kiln__node *node_at(const struct kiln__plan *plan, uint32_t index)
 {
@@ -14,76 +14,66 @@ static const struct kiln__node *node_at(const struct kiln__plan *plan, uint32_t 
 
 /* ---- where values live ---- */
 
-static bool list_replacements(struct kiln__plan *plan)
-{
-    const struct kiln__graph *graph = &plan->fusion.graph;
-    for (size_t i = 0; i < graph->requests.count; i++)
-        if (graph->requests.items[i].replaces > plan->inputs)
-            plan->inputs = graph->requests.items[i].replaces;
-    plan->replacements = calloc(plan->inputs + 1, sizeof *plan->replacements);
-    for (uint32_t i = 0; plan->replacements && i < graph->requests.count; i++)
-        if (graph->requests.items[i].replaces)
-            plan->replacements[graph->requests.items[i].replaces - 1] = i + 1;
-    return plan->replacements;
-}
-
 /* The requests of each node as a list, in their order. */
-static bool list_requests(struct kiln__plan *plan)
+static bool list_requests(struct kiln__plan_builder *builder)
 {
-    const struct kiln__graph *graph = &plan->fusion.graph;
-    plan->first_request = malloc((graph->nodes.count + 1) * sizeof(uint32_t));
-    plan->next_request = malloc((graph->requests.count + 1) * sizeof(uint32_t));
-    if (!plan->first_request || !plan->next_request)
+    const struct kiln__graph *graph = &builder->plan->fusion.graph;
+    builder->first_request = malloc((graph->nodes.count + 1) * sizeof(uint32_t));
+    builder->next_request = malloc((graph->requests.count + 1) * sizeof(uint32_t));
+    if (!builder->first_request || !builder->next_request)
         return false;
     for (size_t i = 0; i < graph->nodes.count; i++)
-        plan->first_request[i] = KILN__NO_REQUEST;
+        builder->first_request[i] = KILN__NO_REQUEST;
     for (uint32_t i = (uint32_t)graph->requests.count; i-- > 0;) {
-        uint32_t *first = &plan->first_request[graph->requests.items[i].node];
-        plan->next_request[i] = *first;
+        uint32_t *first = &builder->first_request[graph->requests.items[i].node];
+        builder->next_request[i] = *first;
         *first = i;
     }
     return true;
 }
 
 /* The first request that the value of `node` can be computed straight into, or KILN__NO_REQUEST. */
-static uint32_t direct_request(const struct kiln__plan *plan, uint32_t node)
+static uint32_t direct_request(const struct kiln__plan_builder *builder, uint32_t node)
 {
+    const struct kiln__plan *plan = builder->plan;
     const struct kiln__request *requests = plan->fusion.graph.requests.items;
-    if (plan->takes_over[node])
-        return plan->takes_over[node] - 1;
-    uint32_t i = plan->first_request[node];
+    if (builder->takes_over[node])
+        return builder->takes_over[node] - 1;
+    uint32_t i = builder->first_request[node];
     while (i != KILN__NO_REQUEST && requests[i].kind != KILN__EXPORT && !plan->options.shared)
-        i = plan->next_request[i];
+        i = builder->next_request[i];
     return i;
 }
 
-static struct kiln__slot place_node(const struct kiln__plan *plan, uint32_t index)
+static struct kiln__slot place_node(const struct kiln__plan_builder *builder, uint32_t index)
 {
+    const struct kiln__plan *plan = builder->plan;
     const struct kiln__node *node = node_at(plan, index);
     struct kiln__slot slot = {.node = index, .bytes = kiln__node_bytes(node)};
     if (node->kind == KILN__IMPORT || (node->kind == KILN__UPLOAD && plan->options.shared)) {
         slot.storage = KILN__STORAGE_INPUT;
         slot.binding = (uint32_t)node->binding;
     } else if (node->kind != KILN__UPLOAD) {
-        uint32_t request = direct_request(plan, index);
+        uint32_t request = direct_request(builder, index);
         bool direct = request != KILN__NO_REQUEST;
         slot.storage = direct ? KILN__STORAGE_RESULT : KILN__STORAGE_ARENA;
         slot.binding = direct ? request : 0;
-        slot.in_place = plan->takes_over[index] != 0;
+        slot.in_place = builder->takes_over[index] != 0;
     }
     return slot;
 }
 
 /* A value whose memory a later one takes over lives where that one lives. */
-static bool place_nodes(struct kiln__plan *plan)
+static bool place_nodes(const struct kiln__plan_builder *builder)
 {
+    struct kiln__plan *plan = builder->plan;
     const struct kiln__fusion *fusion = &plan->fusion;
     uint32_t count = (uint32_t)fusion->graph.nodes.count;
     for (uint32_t i = 0; i < count; i++) {
         plan->slot_of[i] = KILN__NO_SLOT;
         if (!fusion->stored[i] || fusion->donated_to[i] != KILN__NO_DONATION)
             continue;
-        plan->slot_of[i] = kiln__plan_add_slot(plan, place_node(plan, i));
+        plan->slot_of[i] = kiln__plan_add_slot(plan, place_node(builder, i));
         if (plan->slot_of[i] == KILN__NO_SLOT)
             return false;
     }
@@ -96,28 +86,27 @@ static bool place_nodes(struct kiln__plan *plan)
 /* ---- steps ---- */
 
 /* Uploads come right before their first use, so that short-lived memory is shared. */
-static void add_uploads(struct kiln__plan *plan, const struct kiln__group *group, bool *uploaded)
+static void add_upload(const struct kiln__plan_builder *builder, uint32_t index)
 {
-    for (size_t i = 0; i < group->accesses.count; i++) {
-        uint32_t node = group->accesses.items[i].node;
-        if (plan->options.shared || uploaded[node] || node_at(plan, node)->kind != KILN__UPLOAD)
-            continue;
-        uploaded[node] = true;
-        if (kiln__node_bytes(node_at(plan, node)))
-            kiln__plan_add(
-                plan, (struct kiln__plan_step){.kind = KILN__STEP_UPLOAD,
-                                               .slot = plan->slot_of[node],
-                                               .binding = (uint32_t)node_at(plan, node)->binding});
-    }
+    struct kiln__plan *plan = builder->plan;
+    const struct kiln__node *node = node_at(plan, index);
+    if (plan->options.shared || builder->uploaded[index] || node->kind != KILN__UPLOAD)
+        return;
+    builder->uploaded[index] = true;
+    if (kiln__node_bytes(node))
+        kiln__plan_add(plan, (struct kiln__plan_step){.kind = KILN__STEP_UPLOAD,
+                                                      .slot = plan->slot_of[index],
+                                                      .binding = (uint32_t)node->binding});
 }
 
 /* Bring the value of `node` to every request that it was not computed straight into. */
-static void add_deliveries(struct kiln__plan *plan, uint32_t node)
+static void add_deliveries(const struct kiln__plan_builder *builder, uint32_t node)
 {
+    struct kiln__plan *plan = builder->plan;
     const struct kiln__graph *graph = &plan->fusion.graph;
     const struct kiln__slot slot = plan->slots.items[plan->slot_of[node]];
-    uint32_t i = slot.bytes ? plan->first_request[node] : KILN__NO_REQUEST;
-    for (; i != KILN__NO_REQUEST; i = plan->next_request[i]) {
+    uint32_t i = slot.bytes ? builder->first_request[node] : KILN__NO_REQUEST;
+    for (; i != KILN__NO_REQUEST; i = builder->next_request[i]) {
         if (slot.storage == KILN__STORAGE_RESULT && slot.binding == i)
             continue;
         struct kiln__plan_step step = {.slot = plan->slot_of[node], .binding = i};
@@ -127,7 +116,7 @@ static void add_deliveries(struct kiln__plan *plan, uint32_t node)
     }
 }
 
-static void lower_group(struct kiln__plan *plan, uint32_t index)
+static void lower_group(const struct kiln__plan_builder *builder, uint32_t index)
 {
     static kiln__lower *const lower[] = {
         [KILN__GROUP_MAP] = kiln__lower_nest,
@@ -140,7 +129,10 @@ static void lower_group(struct kiln__plan *plan, uint32_t index)
         [KILN__GROUP_SORT] = kiln__lower_sort,
     };
     _Static_assert(sizeof lower / sizeof *lower == KILN__GROUP_KINDS, "a row per kind");
+    struct kiln__plan *plan = builder->plan;
     const struct kiln__group *group = &plan->fusion.groups.items[index];
+    for (size_t i = 0; i < group->accesses.count; i++)
+        add_upload(builder, group->accesses.items[i].node);
     if (plan->absorbed[index])
         return;
     kiln__plan_tune(plan, index);
@@ -151,38 +143,32 @@ static void lower_group(struct kiln__plan *plan, uint32_t index)
     for (size_t i = 0; i < group->stores.count; i++) {
         uint32_t node = group->stores.items[i].node;
         if (plan->fusion.group_of[node] == index)
-            add_deliveries(plan, node);
+            add_deliveries(builder, node);
     }
 }
 
 /* Inputs that were asked for as they are. */
-static void deliver_inputs(struct kiln__plan *plan, bool *uploaded)
+static void deliver_inputs(const struct kiln__plan_builder *builder)
 {
-    const struct kiln__graph *graph = &plan->fusion.graph;
-    for (uint32_t i = 0; i < graph->nodes.count; i++) {
-        const struct kiln__node *node = node_at(plan, i);
-        if (!kiln__node_is_input(node) || plan->slot_of[i] == KILN__NO_SLOT)
+    const struct kiln__plan *plan = builder->plan;
+    for (uint32_t i = 0; i < plan->fusion.graph.nodes.count; i++) {
+        if (!kiln__node_is_input(node_at(plan, i)) || plan->slot_of[i] == KILN__NO_SLOT ||
+            builder->first_request[i] == KILN__NO_REQUEST)
             continue;
-        struct kiln__access access = {.node = i};
-        struct kiln__group group = {.accesses = {.items = &access, .count = 1}};
-        if (plan->first_request[i] == KILN__NO_REQUEST)
-            continue;
-        add_uploads(plan, &group, uploaded);
-        add_deliveries(plan, i);
+        add_upload(builder, i);
+        add_deliveries(builder, i);
     }
 }
 
-static bool make_steps(struct kiln__plan *plan)
+static bool make_steps(struct kiln__plan_builder *builder)
 {
-    bool *uploaded = calloc(plan->fusion.graph.nodes.count + 1, sizeof *uploaded);
-    plan->failed = plan->failed || !uploaded;
-    for (uint32_t i = 0; i < plan->fusion.groups.count && !plan->failed; i++) {
-        add_uploads(plan, &plan->fusion.groups.items[plan->order[i]], uploaded);
-        lower_group(plan, plan->order[i]);
-    }
+    struct kiln__plan *plan = builder->plan;
+    builder->uploaded = calloc(plan->fusion.graph.nodes.count + 1, sizeof *builder->uploaded);
+    plan->failed = plan->failed || !builder->uploaded;
+    for (uint32_t i = 0; i < plan->fusion.groups.count && !plan->failed; i++)
+        lower_group(builder, builder->order[i]);
     if (!plan->failed)
-        deliver_inputs(plan, uploaded);
-    free(uploaded);
+        deliver_inputs(builder);
     return !plan->failed;
 }
 
@@ -204,35 +190,44 @@ static void settle_offsets(struct kiln__plan *plan)
     }
 }
 
-static bool copy_generic(struct kiln__plan *plan)
+static void free_builder(struct kiln__plan_builder *builder)
 {
-    size_t count = plan->fusion.groups.count;
-    if (!plan->options.generic)
-        return true;
-    plan->generic = malloc(count + 1);
-    if (plan->generic)
-        memcpy(plan->generic, plan->options.generic, count);
-    plan->options.generic = plan->generic;
-    return plan->generic;
+    kiln__replacements_free(&builder->replacements);
+    free(builder->first_request);
+    free(builder->next_request);
+    free(builder->takes_over);
+    free(builder->order);
+    free(builder->uploaded);
+}
+
+static bool lower_fusion(struct kiln__plan_builder *builder)
+{
+    struct kiln__plan *plan = builder->plan;
+    if (!list_requests(builder) ||
+        !kiln__replacements_list(&plan->fusion.graph, &builder->replacements) ||
+        !kiln__plan_in_place(builder) || !place_nodes(builder))
+        return false;
+    kiln__plan_find_frozen(builder);
+    return kiln__plan_find_absorbed(builder) && make_steps(builder) &&
+           kiln__plan_count_bytes(plan) && kiln__plan_settle_prepacked(plan) &&
+           kiln__plan_assign_memory(plan) && kiln__plan_find_dependencies(builder);
 }
 
 kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan_options *options,
                             struct kiln__plan *plan, struct kiln__error *error)
 {
+    struct kiln__plan_builder builder = {.plan = plan};
     *plan = (struct kiln__plan){.options = *options, .fusion = *fusion};
     *fusion = (struct kiln__fusion){0};
     plan->slot_of = malloc((plan->fusion.graph.nodes.count + 1) * sizeof(uint32_t));
-    bool done = plan->slot_of && copy_generic(plan) && list_requests(plan) &&
-                list_replacements(plan) && kiln__plan_in_place(plan) && place_nodes(plan) &&
-                kiln__plan_find_frozen(plan) && kiln__plan_find_absorbed(plan) &&
-                make_steps(plan) && kiln__plan_count_bytes(plan) &&
-                kiln__plan_settle_prepacked(plan) && kiln__plan_assign_memory(plan) &&
-                kiln__plan_find_dependencies(plan);
+    bool done = plan->slot_of && lower_fusion(&builder);
+    free_builder(&builder);
     if (!done) {
         kiln__plan_free(plan);
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
     }
     settle_offsets(plan);
     kiln__plan_forget_tuned(plan);
+    plan->options.generic = NULL; /* the caller's */
     return KILN_OK;
 }

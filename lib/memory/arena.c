@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "memory/occupancy.h"
-#include "plan/plan.h"
+#include "plan/plan_builder.h"
 
 /* Enough for every vector type and cache line, and for every device's sub-buffers. */
 #define ALIGNMENT 256

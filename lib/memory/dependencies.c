@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/plan.h"
+#include "plan/plan_builder.h"
 
 #define NONE UINT32_MAX
 
@@ -188,30 +188,31 @@ static void walk_step(struct walk *walk, struct kiln__plan_step *step)
 }
 
 /* A result that is computed in place is the memory of the input that it replaces. */
-static void share_memory(struct walk *walk)
+static void share_memory(struct walk *walk, const struct kiln__plan_builder *builder)
 {
     const struct kiln__plan *plan = walk->plan;
     for (uint32_t s = 0; s < plan->slots.count; s++) {
         const struct kiln__slot *slot = &plan->slots.items[s];
         bool input = slot->storage == KILN__STORAGE_INPUT;
         const struct kiln__node *node = input ? &plan->fusion.graph.nodes.items[slot->node] : NULL;
-        uint32_t request = input ? kiln__plan_replacement(plan, node) : 0;
+        uint32_t request = input ? kiln__replacement_of(&builder->replacements, node) : 0;
         uint32_t result = request ? plan->fusion.graph.requests.items[request - 1].node : 0;
         walk->uses[s] = (struct use){.writer = NONE, .readers = NONE};
         walk->memory[s] =
-            request && plan->takes_over[result] == request ? plan->slot_of[result] : s;
+            request && builder->takes_over[result] == request ? plan->slot_of[result] : s;
     }
 }
 
-bool kiln__plan_find_dependencies(struct kiln__plan *plan)
+bool kiln__plan_find_dependencies(struct kiln__plan_builder *builder)
 {
+    struct kiln__plan *plan = builder->plan;
     struct walk walk = {.plan = plan};
     walk.uses = calloc(plan->slots.count + 1, sizeof *walk.uses);
     walk.memory = calloc(plan->slots.count + 1, sizeof *walk.memory);
     walk.noted_for = calloc(plan->steps.count + 1, sizeof *walk.noted_for);
     walk.failed = !walk.uses || !walk.memory || !walk.noted_for;
     if (!walk.failed)
-        share_memory(&walk);
+        share_memory(&walk, builder);
     for (; walk.step < plan->steps.count && !walk.failed; walk.step++)
         walk_step(&walk, &plan->steps.items[walk.step]);
     free(walk.uses);

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "plan/plan.h"
+#include "plan/plan_builder.h"
 
 /* What must run before a group. */
 struct edge {
@@ -17,7 +17,7 @@ struct edge {
 enum state { UNSEEN, WAITS, RUNS };
 
 struct scheduler {
-    struct kiln__plan *plan;
+    struct kiln__plan_builder *builder;
     KILN__VECTOR(struct edge) edges;
     uint32_t *edge;    /* per group: 1 + the first edge that is not done with; 0: none is left */
     enum state *state; /* per group */
@@ -68,35 +68,36 @@ static bool reads_in_step(const struct kiln__group *group, uint32_t node)
 }
 
 /* Whether it may, where all others who read the old content run before. */
-static bool in_place_suits(const struct kiln__plan *plan, const struct kiln__request *request,
-                           uint32_t old)
+static bool in_place_suits(const struct kiln__plan_builder *builder,
+                           const struct kiln__request *request, uint32_t old)
 {
-    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
-    uint32_t index = plan->fusion.group_of[request->node];
-    if (!request->replaces || index == KILN__NO_GROUP || plan->takes_over[request->node])
+    const struct kiln__fusion *fusion = &builder->plan->fusion;
+    const struct kiln__node *nodes = fusion->graph.nodes.items;
+    uint32_t index = fusion->group_of[request->node];
+    if (!request->replaces || index == KILN__NO_GROUP || builder->takes_over[request->node])
         return false;
-    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    const struct kiln__group *group = &fusion->groups.items[index];
     if (group->base_group != KILN__NO_GROUP || group->stores.items[0].placed)
         return false;
     return old == KILN__NO_SLOT ||
            (nodes[old].type == nodes[request->node].type &&
-            plan->first_request[old] == KILN__NO_REQUEST && reads_in_step(group, old));
+            builder->first_request[old] == KILN__NO_REQUEST && reads_in_step(group, old));
 }
 
 static void in_place_choose(struct scheduler *scheduler)
 {
-    struct kiln__plan *plan = scheduler->plan;
-    const struct kiln__graph *graph = &plan->fusion.graph;
+    struct kiln__plan_builder *builder = scheduler->builder;
+    const struct kiln__graph *graph = &builder->plan->fusion.graph;
     for (size_t i = 0; i < graph->requests.count; i++)
         scheduler->old[i] = KILN__NO_SLOT;
     for (uint32_t i = 0; i < graph->nodes.count; i++) {
-        uint32_t request = kiln__plan_replacement(plan, &graph->nodes.items[i]);
+        uint32_t request = kiln__replacement_of(&builder->replacements, &graph->nodes.items[i]);
         if (request)
             scheduler->old[request - 1] = i;
     }
     for (uint32_t i = 0; i < graph->requests.count; i++)
-        if (in_place_suits(plan, &graph->requests.items[i], scheduler->old[i]))
-            plan->takes_over[graph->requests.items[i].node] = i + 1;
+        if (in_place_suits(builder, &graph->requests.items[i], scheduler->old[i]))
+            builder->takes_over[graph->requests.items[i].node] = i + 1;
 }
 
 /* ---- what must run before what ---- */
@@ -116,11 +117,12 @@ static void add_edge(struct scheduler *scheduler, uint32_t before, uint32_t grou
 /* A value is read after it is made, and before its memory holds another one. */
 static void add_reader(struct scheduler *scheduler, uint32_t group, uint32_t node)
 {
-    const struct kiln__plan *plan = scheduler->plan;
-    const struct kiln__fusion *fusion = &plan->fusion;
-    uint32_t request = kiln__plan_replacement(plan, &fusion->graph.nodes.items[node]);
+    const struct kiln__plan_builder *builder = scheduler->builder;
+    const struct kiln__fusion *fusion = &builder->plan->fusion;
+    uint32_t request =
+        kiln__replacement_of(&builder->replacements, &fusion->graph.nodes.items[node]);
     uint32_t result = request ? fusion->graph.requests.items[request - 1].node : 0;
-    if (request && plan->takes_over[result] == request)
+    if (request && builder->takes_over[result] == request)
         add_edge(scheduler, group, fusion->group_of[result], request);
     if (fusion->donated_to[node] != KILN__NO_DONATION)
         add_edge(scheduler, group, fusion->group_of[fusion->donated_to[node]], 0);
@@ -129,7 +131,7 @@ static void add_reader(struct scheduler *scheduler, uint32_t group, uint32_t nod
 
 static void add_edges(struct scheduler *scheduler)
 {
-    const struct kiln__fusion *fusion = &scheduler->plan->fusion;
+    const struct kiln__fusion *fusion = &scheduler->builder->plan->fusion;
     for (uint32_t g = 0; g < fusion->groups.count; g++) {
         const struct kiln__group *group = &fusion->groups.items[g];
         add_edge(scheduler, group->base_group, g, 0);
@@ -146,8 +148,8 @@ static void add_edges(struct scheduler *scheduler)
 /* 1 + the request that is computed in place of what the edge's group reads; 0: none any more. */
 static uint32_t *taken_over(const struct scheduler *scheduler, const struct edge *edge)
 {
-    const struct kiln__plan *plan = scheduler->plan;
-    return &plan->takes_over[plan->fusion.graph.requests.items[edge->request - 1].node];
+    const struct kiln__plan_builder *builder = scheduler->builder;
+    return &builder->takes_over[builder->plan->fusion.graph.requests.items[edge->request - 1].node];
 }
 
 /* An edge from what has not run yet, or NULL. */
@@ -194,14 +196,14 @@ static size_t in_place_enter(struct scheduler *scheduler, size_t depth, uint32_t
 static void make_order(struct scheduler *scheduler)
 {
     size_t count = 0, depth = 0;
-    for (uint32_t g = 0; g < scheduler->plan->fusion.groups.count; g++) {
+    for (uint32_t g = 0; g < scheduler->builder->plan->fusion.groups.count; g++) {
         depth = scheduler->state[g] == UNSEEN ? in_place_enter(scheduler, 0, g) : 0;
         while (depth) {
             uint32_t group = scheduler->stack[depth - 1];
             const struct edge *edge = find_edge(scheduler, group);
             if (!edge) {
                 scheduler->state[group] = RUNS;
-                scheduler->plan->order[count++] = group;
+                scheduler->builder->order[count++] = group;
                 depth--;
             } else if (scheduler->state[edge->before] == WAITS) {
                 depth = give_way(scheduler, depth, edge->before);
@@ -212,17 +214,18 @@ static void make_order(struct scheduler *scheduler)
     }
 }
 
-bool kiln__plan_in_place(struct kiln__plan *plan)
+bool kiln__plan_in_place(struct kiln__plan_builder *builder)
 {
-    struct scheduler scheduler = {.plan = plan};
-    const size_t groups = plan->fusion.groups.count + 1;
-    plan->takes_over = calloc(plan->fusion.graph.nodes.count + 1, sizeof *plan->takes_over);
-    plan->order = calloc(groups, sizeof *plan->order);
+    struct scheduler scheduler = {.builder = builder};
+    const struct kiln__fusion *fusion = &builder->plan->fusion;
+    const size_t groups = fusion->groups.count + 1;
+    builder->takes_over = calloc(fusion->graph.nodes.count + 1, sizeof *builder->takes_over);
+    builder->order = calloc(groups, sizeof *builder->order);
     scheduler.edge = calloc(groups, sizeof *scheduler.edge);
     scheduler.state = calloc(groups, sizeof *scheduler.state);
     scheduler.stack = calloc(groups, sizeof *scheduler.stack);
-    scheduler.old = calloc(plan->fusion.graph.requests.count + 1, sizeof *scheduler.old);
-    bool done = plan->takes_over && plan->order && scheduler.edge && scheduler.state &&
+    scheduler.old = calloc(fusion->graph.requests.count + 1, sizeof *scheduler.old);
+    bool done = builder->takes_over && builder->order && scheduler.edge && scheduler.state &&
                 scheduler.stack && scheduler.old;
     if (done) {
         in_place_choose(&scheduler);

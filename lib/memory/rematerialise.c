@@ -23,6 +23,7 @@ struct life {
     uint32_t first, last;
     uint32_t next; /* first that names it behind the peak; or NEVER */
     bool at_peak;  /* named there */
+    bool is_asked; /* its own node is: a result of the batch */
 };
 
 struct choosing {
@@ -85,11 +86,23 @@ static void find_peak(struct choosing *choosing)
     }
 }
 
+static void find_asked(struct choosing *choosing)
+{
+    const struct kiln__plan *plan = choosing->plan;
+    const struct kiln__graph *graph = &plan->fusion.graph;
+    for (size_t i = 0; i < graph->requests.count; i++) {
+        uint32_t node = graph->requests.items[i].node, slot = plan->slot_of[node];
+        if (slot != KILN__NO_SLOT && plan->slots.items[slot].node == node)
+            choosing->lives[slot].is_asked = true;
+    }
+}
+
 static void find_lives(struct choosing *choosing)
 {
     const struct kiln__plan *plan = choosing->plan;
     for (size_t i = 0; i < plan->slots.count; i++)
         choosing->lives[i] = (struct life){.first = NEVER, .next = NEVER};
+    find_asked(choosing);
     for (size_t i = 0; i < plan->steps.count; i++) {
         struct kiln__named named = {0};
         const uint32_t now = choosing->place[i];
@@ -189,9 +202,9 @@ static bool is_candidate(const struct choosing *choosing, uint32_t index)
     return choosing->choices[index].held && !choosing->choices[index].chosen &&
            is_in_arena(&plan->slots.items[plan->slot_of[index]]) &&
            plan->slots.items[plan->slot_of[index]].node == index &&
-           plan->fusion.donated_to[index] == KILN__NO_DONATION &&
-           plan->first_request[index] == KILN__NO_REQUEST && life->first < choosing->peak &&
-           life->next != NEVER && !life->at_peak && may_repeat(node_at(choosing, index));
+           plan->fusion.donated_to[index] == KILN__NO_DONATION && !life->is_asked &&
+           life->first < choosing->peak && life->next != NEVER && !life->at_peak &&
+           may_repeat(node_at(choosing, index));
 }
 
 /* The cheapest for its memory, of equals the one that is not needed for longest. */

@@ -40,12 +40,6 @@ uint32_t kiln__plan_counters(struct kiln__plan *plan)
                                                    .bytes = KILN__COUNTERS * sizeof(int32_t)});
 }
 
-uint32_t kiln__plan_replacement(const struct kiln__plan *plan, const struct kiln__node *node)
-{
-    bool imports = node->kind == KILN__IMPORT && node->binding < plan->inputs;
-    return imports ? plan->replacements[node->binding] : 0;
-}
-
 static bool is_stored(const struct kiln__plan *plan, const struct kiln__group *group, uint32_t slot)
 {
     for (size_t i = 0; i < group->stores.count; i++)
@@ -78,15 +72,14 @@ bool kiln__plan_next_named(const struct kiln__plan *plan, const struct kiln__pla
 size_t kiln__plan_trim(struct kiln__plan *plan)
 {
     const struct kiln__fusion *fusion = &plan->fusion;
-    size_t of_node = sizeof *plan->slot_of + sizeof *plan->takes_over + sizeof *plan->first_request;
-    size_t of_group = sizeof *plan->order + sizeof *plan->absorbed + sizeof *plan->generic;
     size_t bytes = kiln__fusion_trim(&plan->fusion);
     for (size_t i = 0; i < plan->launches.count; i++)
         bytes += kiln__vector_trim(&plan->launches.items[i].arguments) +
                  kiln__vector_trim(&plan->launches.items[i].table);
-    return bytes + fusion->graph.nodes.count * of_node + fusion->groups.count * of_group +
-           kiln__vector_trim(&plan->launches) + kiln__vector_trim(&plan->slots) +
-           kiln__vector_trim(&plan->steps) + kiln__vector_trim(&plan->dependencies);
+    return bytes + fusion->graph.nodes.count * sizeof *plan->slot_of +
+           fusion->groups.count * sizeof *plan->absorbed + kiln__vector_trim(&plan->launches) +
+           kiln__vector_trim(&plan->slots) + kiln__vector_trim(&plan->steps) +
+           kiln__vector_trim(&plan->dependencies);
 }
 
 const struct kiln__device *kiln__plan_device(const struct kiln__plan *plan,
@@ -118,13 +111,6 @@ void kiln__plan_free(struct kiln__plan *plan)
     kiln__vector_free(&plan->dependencies);
     kiln__fusion_free(&plan->fusion);
     free(plan->slot_of);
-    free(plan->takes_over);
-    free(plan->order);
-    free(plan->first_request);
-    free(plan->next_request);
     free(plan->absorbed);
-    free(plan->replacements);
-    free(plan->changes);
-    free(plan->generic);
     *plan = (struct kiln__plan){0};
 }

@@ -37,6 +37,8 @@ struct kiln__slot {
     uint32_t sources[KILN__MOST_SOURCES]; /* inputs, each once */
     uint32_t n_sources;                   /* of a kept slot: 1 at least */
     bool wanted;                          /* steps of other kinds read it */
+    bool frozen; /* of a node: a buffer that the batch does not replace, or made of such alone by
+                    groups that only bring them into another form (frozen.c) */
 };
 #define KILN__SCRATCH UINT32_MAX
 
@@ -86,7 +88,7 @@ struct kiln__plan_options {
     struct kiln__self_tester *self_tester; /* NULL: kernels that need one are not used */
     const struct kiln__tuning *tuning;     /* values of single works, or NULL (device/tunables.h) */
     const bool *generic; /* per group: it is computed by the generic kernel (generic.h); NULL: none.
-                            The plan has a copy */
+                            While the plan is made */
     bool all_generic;    /* all are that can be: for tests */
     uint64_t limit;      /* most bytes that a run may need, if values that are computed again
                             (rematerialise.c)      can bring it there; 0: none */
@@ -108,17 +110,9 @@ struct kiln__plan {
      * what it writes over, unless that follows from others. Steps may run in any order, and at
      * the same time, as long as these have ended. */
     KILN__VECTOR(uint32_t) dependencies;
-    uint32_t *slot_of;    /* per node: its slot, or KILN__NO_SLOT */
-    uint32_t *takes_over; /* per node: 1 + the request that it is computed in place for; 0: none */
-    uint32_t *order;      /* groups, as they run */
-    uint32_t *first_request; /* per node: the first request of it, or KILN__NO_REQUEST */
-    bool *absorbed;          /* per group: absorbed, has no launch; its readers compute its values
-                             as they load them (implicit_im2col.c) */
-    uint32_t *next_request;  /* per request: the next one of the same node */
-    bool *generic;           /* the options' own */
-    uint32_t *replacements;  /* per input, up to the last such: 1 + the request that replaces it */
-    bool *changes; /* per slot of a node: it is not made of buffers alone that stay (frozen.c) */
-    size_t inputs; /* so many */
+    uint32_t *slot_of; /* per node: its slot, or KILN__NO_SLOT */
+    bool *absorbed;    /* per group: absorbed, has no launch; its readers compute its values as they
+                          load them (implicit_im2col.c) */
     size_t arena_bytes;
     size_t kept_bytes;                 /* of kept slots */
     struct kiln__tuned_device **tuned; /* while it is made, per group: where a record has values for
@@ -127,7 +121,6 @@ struct kiln__plan {
     uint64_t unshared_bytes; /* what the arena would take if nothing shared memory */
 };
 #define KILN__NO_SLOT UINT32_MAX
-#define KILN__NO_REQUEST UINT32_MAX
 
 /* Device memory that a run may need at once: what is kept, too, since it may have to be made again.
  */
@@ -160,9 +153,6 @@ kiln_status kiln__plan_verify(const struct kiln__plan *plan, char text[KILN__WRO
 /* The same of what steps depend on (verify_dependencies.c), of a plan that is else right. */
 kiln_status kiln__plan_verify_dependencies(const struct kiln__plan *plan, char text[KILN__WRONG]);
 
-/* 1 + the request that goes to the buffer which `node` imports; 0: none. */
-uint32_t kiln__plan_replacement(const struct kiln__plan *plan, const struct kiln__node *node);
-
 /* A slot that a step names: memory that it reads or writes. */
 struct kiln__named {
     uint32_t slot;
@@ -183,43 +173,20 @@ uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes);
 /* The plan's slot of counters; KILN__NO_SLOT without memory. */
 uint32_t kiln__plan_counters(struct kiln__plan *plan);
 
-/* Find which values are made of buffers alone that the batch does not replace, by groups that only
- * bring these into another form, for those who use them again and again: launches that make them
- * can be left out as long as the buffers are not written and their memory is kept. False without
- * memory (frozen.c). */
-bool kiln__plan_find_frozen(struct kiln__plan *plan);
-
-/* Whether all that operand `operand` of the group is made of is such a value or buffer. */
+/* Whether all that operand `operand` of the group is made of is frozen (frozen.c). */
 bool kiln__plan_may_prepack(const struct kiln__plan *plan, const struct kiln__group *group,
                             unsigned operand);
 
-/* The last launch makes working memory `slot` of operand `operand` alone: it is one of those, where
- * the operand allows it. */
+/* The last launch makes working memory `slot` of operand `operand` alone: where that is frozen, the
+ * launch can be left out as long as the buffers are not written and its memory is kept. */
 void kiln__plan_prepack(struct kiln__plan *plan, uint32_t slot, unsigned operand);
 
 /* The same of the last launch, which is the only one of its group. */
 void kiln__plan_prepack_group(struct kiln__plan *plan, const struct kiln__group *group);
 
-/* Once all launches are there: which slots are kept, and what names them. False without memory. */
-bool kiln__plan_settle_prepacked(struct kiln__plan *plan);
-
-/* Decide which results are computed in the buffer of an input, and the order that allows it
- * (in_place.c). */
-bool kiln__plan_in_place(struct kiln__plan *plan);
-
-/* Give arena slots their offsets; slots alive at the same time do not overlap (arena.c). */
-bool kiln__plan_assign_memory(struct kiln__plan *plan);
-
 /* Whether the device accumulates integer products in integers, of any depth, for such a graph. */
 bool kiln__plan_adds_integers(const struct kiln__plan_options *options,
                               const struct kiln__graph *graph);
-
-/* Find what each step depends on (dependencies.c). False without memory. */
-bool kiln__plan_find_dependencies(struct kiln__plan *plan);
-
-/* Find the absorbed groups, which their readers' kernels compute: they have no launches. False
- * without memory. */
-bool kiln__plan_find_absorbed(struct kiln__plan *plan);
 
 /* Append a step. */
 void kiln__plan_add(struct kiln__plan *plan, struct kiln__plan_step step);

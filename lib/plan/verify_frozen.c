@@ -23,8 +23,7 @@ static const char *check_source(const struct kiln__plan_verifier *verifier, uint
                 return "made of more than its sources";
         return verifier->makes[from] ? NULL : "made of what does not stay";
     }
-    const struct kiln__node *node = kiln__planned_node(verifier, read->node);
-    if (node->kind != KILN__IMPORT || kiln__plan_replacement(plan, node))
+    if (!read->frozen)
         return "made of an input that does not stay";
     return has_source(made, read->binding) ? NULL : "made of more than its sources";
 }
@@ -80,10 +79,27 @@ static const char *check_reader(struct kiln__plan_verifier *verifier,
     return NULL;
 }
 
+/* An input that is frozen is a buffer, and no result goes there. */
+static bool check_inputs(const struct kiln__plan_verifier *verifier)
+{
+    const struct kiln__plan *plan = verifier->plan;
+    for (uint32_t i = 0; i < plan->slots.count; i++) {
+        const struct kiln__slot *slot = &plan->slots.items[i];
+        if (!slot->frozen || slot->storage != KILN__STORAGE_INPUT)
+            continue;
+        const struct kiln__node *node = kiln__planned_node(verifier, slot->node);
+        if (node->kind != KILN__IMPORT || kiln__replacement_of(&verifier->replacements, node))
+            return KILN__WRONG_PLAN(verifier, "slot %u: frozen, and an input that changes", i);
+    }
+    return true;
+}
+
 /* In the order of steps; `first` is whether anybody else has named a slot. */
 bool kiln__plan_check_frozen(struct kiln__plan_verifier *verifier)
 {
     const struct kiln__plan *plan = verifier->plan;
+    if (!check_inputs(verifier))
+        return false;
     for (uint32_t i = 0; i < plan->steps.count; i++) {
         const struct kiln__plan_step *step = &plan->steps.items[i];
         const struct kiln__launch *launch =

@@ -242,7 +242,8 @@ static bool make_room(struct kiln__plan_verifier *verifier)
         memset(verifier->first, 0xff, slots * sizeof *verifier->first);
     return verifier->first && verifier->last && verifier->holds && verifier->alive &&
            verifier->entered && verifier->makes && verifier->runs && verifier->has_run &&
-           verifier->deliveries;
+           verifier->deliveries &&
+           kiln__replacements_list(&plan->fusion.graph, &verifier->replacements);
 }
 
 kiln_status kiln__plan_verify(const struct kiln__plan *plan, char text[KILN__WRONG])
@@ -262,5 +263,6 @@ kiln_status kiln__plan_verify(const struct kiln__plan *plan, char text[KILN__WRO
     free(verifier.runs);
     free(verifier.has_run);
     free(verifier.deliveries);
+    kiln__replacements_free(&verifier.replacements);
     return !room ? KILN_OUT_OF_HOST_MEMORY : right ? KILN_OK : KILN_WRONG_STATE;
 }

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 
+#include "graph/replacements.h"
 #include "plan/plan.h"
 #include "util/format.h"
 
@@ -22,6 +23,7 @@ struct kiln__plan_verifier {
     bool *makes;            /* per slot: launches so far that may be left out have made it */
     bool *runs, *has_run;   /* per group: it has launches; they have begun */
     uint32_t *deliveries;   /* per request */
+    struct kiln__replacements replacements;
 };
 
 /* Answers false, for what calls it to hand on. */

@@ -8,6 +8,7 @@
 #include "../support/context.h"
 #include "../support/graph.h"
 #include "codegen/codegen.h"
+#include "plan/plan_builder.h"
 
 /* ---- memory ---- */
 
@@ -213,7 +214,8 @@ Test(plan_memory, is_waited_for)
     for (int round = 0; round < 300; round++) {
         struct kiln__plan plan = random_plan(1 + any(25), any(60));
         cr_assert(kiln__plan_assign_memory(&plan));
-        cr_assert(kiln__plan_find_dependencies(&plan));
+        struct kiln__plan_builder builder = {.plan = &plan};
+        cr_assert(kiln__plan_find_dependencies(&builder));
         cr_assert_eq(kiln__plan_verify_dependencies(&plan, wrong), KILN_OK, "%s", wrong);
         kiln__plan_free(&plan);
     }

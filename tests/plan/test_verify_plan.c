@@ -126,6 +126,9 @@ Test(verify_plan, knows_what_is_kept)
     EXPECT_WRONGLY_KEPT("step 1: made of more than its sources", slot[3].sources[0] = 0);
     EXPECT_WRONGLY_KEPT("step 1: makes what is not its own", launch[0].makes = 3);
     EXPECT_WRONGLY_KEPT("step 2: needs what nobody is known to need", slot[3].wanted = false);
+    EXPECT_WRONGLY_KEPT("slot 0: frozen, and an input that changes",
+                        slot[0].storage = KILN__STORAGE_INPUT;
+                        slot[0].frozen = true);
     EXPECT_WRONGLY_KEPT("slot 2: kept, and made of nothing",
                         slot[2].storage = KILN__STORAGE_PREPACKED);
 }
