@@ -256,7 +256,7 @@ void kiln__body_fold(const struct kiln__body *body, unsigned count)
 
 static bool adds_floats(const struct kiln__body *body, unsigned i)
 {
-    return row_at(body, i)->identity == KILN__IDENTITY_0 &&
+    return row_at(body, i)->kind == KILN__REDUCES_SUM &&
            kiln__type_row(sums_type(body, i))->floating;
 }
 

@@ -140,7 +140,7 @@ int kiln__batch_axis(const struct kiln__graph *graph, uint32_t index, unsigned k
 static bool adds_up(const struct kiln__node *node)
 {
     switch (node->kind) {
-    case KILN__REDUCE: return node->op != KILN__REDUCE_argmax && node->op != KILN__REDUCE_argmin;
+    case KILN__REDUCE: return !kiln__reduce_rows[node->op].indexed;
     case KILN__MATMUL:
     case KILN__SCATTER: return true;
     default: return false;

@@ -248,10 +248,10 @@ static uint8_t joining(const struct kiln__node *node)
 {
     if (node->kind != KILN__REDUCE)
         return KILN__OP_add;
-    switch (node->op) {
-    case KILN__REDUCE_product: return KILN__OP_mul;
-    case KILN__REDUCE_max: return KILN__OP_maximum;
-    case KILN__REDUCE_min: return KILN__OP_minimum;
+    switch (kiln__reduce_rows[node->op].kind) {
+    case KILN__REDUCES_PRODUCT: return KILN__OP_mul;
+    case KILN__REDUCES_LARGEST: return KILN__OP_maximum;
+    case KILN__REDUCES_SMALLEST: return KILN__OP_minimum;
     default: return KILN__OP_add;
     }
 }

@@ -246,7 +246,7 @@ const struct kiln__reduce_row kiln__reduce_rows[KILN__REDUCE_COUNT] = {
 
 kiln_type kiln__reduce_accumulator(const struct kiln__reduce_row *row, kiln_type type)
 {
-    bool outgrows = row->identity <= KILN__IDENTITY_1;
+    bool outgrows = row->kind == KILN__REDUCES_SUM || row->kind == KILN__REDUCES_PRODUCT;
     return outgrows ? kiln__type_row(type)->accumulator : kiln__type_row(type)->computed;
 }
 

@@ -138,7 +138,7 @@ enum kiln__identity {
     KILN__IDENTITY_HIGHEST
 };
 
-/* What a reduction does with its values, which decides the error bound that holds. */
+/* What a reduction does with its values: how partial results merge, and which error bound holds. */
 enum kiln__reduce_kind {
     KILN__REDUCES_SUM,
     KILN__REDUCES_PRODUCT,
