@@ -308,6 +308,8 @@ runtime_sources = \
 	lib/runtime/prepacked.h \
 	lib/runtime/run.c \
 	lib/runtime/run.h \
+	lib/runtime/run_slots.c \
+	lib/runtime/run_slots.h \
 	lib/runtime/runtime.c \
 	lib/runtime/runtime.h \
 	lib/runtime/slot_memory.c \

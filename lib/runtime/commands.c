@@ -145,7 +145,7 @@ static kiln_status enqueue_kernel(struct commands *commands, uint32_t index, cl_
         if (!atomic_exchange(&runtime->uses_clblast, true))
             kiln__clblast_begin();
         return kiln__clblast_enqueue(&runtime->device, commands->stream->queue, launch,
-                                     commands->executable->memory, event, error);
+                                     commands->executable->run.memory, event, error);
     }
     cl_int code = clEnqueueNDRangeKernel(commands->stream->queue,
                                          commands->executable->kernels[index], launch->dimensions,
@@ -172,7 +172,7 @@ static kiln_status launch(struct commands *commands, uint32_t index, struct kiln
 {
     const struct kiln__executable *executable = commands->executable;
     const struct kiln__launch *launch = &executable->plan->launches.items[index];
-    if (executable->left_out[index]) {
+    if (executable->run.left_out[index]) {
         commands->left--;
         return KILN_OK;
     }
@@ -199,7 +199,7 @@ static kiln_status run_step(struct commands *commands, const struct kiln__plan_s
     const struct kiln__plan *plan = commands->executable->plan;
     if (step->kind == KILN__STEP_LAUNCH)
         return launch(commands, step->launch, error);
-    const struct spot at = {commands->executable->memory[step->slot],
+    const struct spot at = {commands->executable->run.memory[step->slot],
                             plan->slots.items[step->slot].offset};
     if (step->kind == KILN__STEP_UPLOAD)
         return upload(commands, step->slot, at, &commands->bindings->inputs.items[step->binding],

@@ -170,21 +170,14 @@ static bool make_room(struct kiln__executable *executable,
     executable->lent = calloc(launches + 1, sizeof *executable->lent);
     executable->programs = calloc(launches + 1, sizeof *executable->programs);
     executable->tables = calloc(launches + 1, sizeof *executable->tables);
-    executable->memory = calloc(slots + 1, sizeof *executable->memory);
-    executable->ready = calloc(slots + 1, sizeof *executable->ready);
-    executable->needed = calloc(slots + 1, sizeof *executable->needed);
-    executable->left_out = calloc(launches + 1, sizeof *executable->left_out);
     executable->stepped = calloc(slots + 1, sizeof *executable->stepped);
-    executable->foreign = calloc(slots + 1, sizeof *executable->foreign);
     executable->bound = calloc(slots + 1, sizeof *executable->bound);
-    executable->anew = calloc(slots + 1, sizeof *executable->anew);
     executable->first_use = calloc(slots + 2, sizeof *executable->first_use);
     if (executable->programs)
         memcpy(executable->programs, programs, launches * sizeof *programs);
     return executable->kernels && executable->lent && executable->programs && executable->tables &&
-           executable->memory && executable->ready && executable->needed && executable->left_out &&
-           executable->stepped && executable->foreign && executable->bound && executable->anew &&
-           executable->first_use && list_uses(executable);
+           executable->stepped && executable->bound && executable->first_use &&
+           kiln__run_slots_begin(&executable->run, executable->plan) && list_uses(executable);
 }
 
 /* Without memory spans have no words. */
@@ -276,7 +269,7 @@ static void forget(struct kiln__executable *executable, size_t slot)
 
 void kiln__executable_rest(struct kiln__executable *executable)
 {
-    executable->settled = 0;
+    executable->run.settled = 0;
     for (size_t i = 0; executable->bound && i < executable->plan->slots.count; i++)
         forget(executable, i);
 }
@@ -303,16 +296,11 @@ void kiln__executable_destroy(struct kiln__executable *executable)
     free(executable->lent);
     free(executable->programs);
     free(executable->tables);
-    free(executable->memory);
     free(executable->described);
     free(executable->called);
-    free(executable->ready);
-    free(executable->needed);
-    free(executable->left_out);
     free(executable->stepped);
-    free(executable->foreign);
     free(executable->bound);
-    free(executable->anew);
+    kiln__run_slots_end(&executable->run);
     free(executable->first_use);
     free(executable);
 }
@@ -329,25 +317,25 @@ static uint64_t count_releases(const struct kiln__executable *executable)
  * takes memory is looked at by the next one as well. */
 void kiln__executable_begin(struct kiln__executable *executable)
 {
-    executable->began = count_releases(executable);
+    executable->run.releases = count_releases(executable);
 }
 
 static void forget_released(struct kiln__executable *executable)
 {
     if (count_releases(executable) != executable->releases) {
-        executable->settled = 0;
+        executable->run.settled = 0;
         for (size_t s = 0; s < executable->plan->slots.count; s++)
             if (!executable->bound[s].retained)
                 forget(executable, s);
     }
-    executable->releases = executable->began;
+    executable->releases = executable->run.releases;
 }
 
 /* Memory arguments of a slot, if its memory is another one than last time. */
 static kiln_status bind_slot(struct kiln__executable *executable, size_t s,
                              struct kiln__error *error)
 {
-    cl_mem memory = executable->memory[s];
+    cl_mem memory = executable->run.memory[s];
     if (memory == executable->bound[s].memory || !memory)
         return KILN_OK;
     forget(executable, s); /* should a call fail, all arguments are set again next time */
@@ -360,7 +348,7 @@ static kiln_status bind_slot(struct kiln__executable *executable, size_t s,
         if (code)
             return kiln__cl_fail(error, "clSetKernelArg", code);
     }
-    bool retained = executable->foreign[s];
+    bool retained = executable->run.foreign[s];
     if (!retained || !clRetainMemObject(memory))
         executable->bound[s] = (struct kiln__bound){memory, retained};
     return KILN_OK;
@@ -371,12 +359,12 @@ kiln_status kiln__executable_bind(struct kiln__executable *executable, uint64_t 
 {
     kiln_status status = KILN_OK;
     forget_released(executable);
-    bool same = executable->settled == bindings;
-    size_t count = same ? executable->anew_count : executable->plan->slots.count;
-    executable->settled = 0;
+    bool same = executable->run.settled == bindings;
+    size_t count = same ? executable->run.anew_count : executable->plan->slots.count;
+    executable->run.settled = 0;
     for (size_t i = 0; i < count && !status; i++)
-        status = bind_slot(executable, same ? executable->anew[i] : i, error);
-    executable->settled = status ? 0 : bindings;
+        status = bind_slot(executable, same ? executable->run.anew[i] : i, error);
+    executable->run.settled = status ? 0 : bindings;
     return status;
 }
 

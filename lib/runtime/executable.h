@@ -6,6 +6,7 @@
 #define KILN_RUNTIME_EXECUTABLE_H
 
 #include "plan/plan.h"
+#include "runtime/run_slots.h"
 #include "runtime/runtime.h"
 
 /* What the kernel of a launch is taken from. */
@@ -22,32 +23,23 @@ struct kiln__executable { /* used by one thread at a time */
     uint64_t borrower;                     /* who borrows them */
     struct kiln__launch_program *programs; /* per launch */
     cl_mem *tables;                        /* per launch, of those that have one */
-    cl_mem *memory;                        /* per slot: of the run that is being enqueued */
     uint32_t *described; /* per launch: what a trace says of it; NULL: there is none */
     uint32_t *called;    /* per launch, and behind these per slot: names in a trace; NULL: none */
     uint64_t labels;     /* hash of what these are of */
-    bool *ready;         /* per slot, in that run: what is kept is there (runtime/prepacked.h) */
-    bool *needed;        /* per slot, in that run: a launch reads what is not there */
-    bool *left_out;      /* per launch, in that run */
     bool *stepped;       /* per slot: a step that is no launch names it */
-    bool *foreign;       /* per slot, in that run: what others may release, a wrapper's memory */
-    struct kiln__bound { /* per slot: what kernel arguments were last set to */
-        cl_mem memory;
-        bool retained; /* where it is foreign; all else is known by its address */
-    } * bound;
-    uint64_t settled; /* of the bindings whose memory these two have (bindings.h); 0: of none */
-    cl_mem arena;     /* and the arena's */
-    uint32_t *anew;   /* slots whose memory each run of these bindings has to find anew */
-    size_t anew_count;
-    uint64_t releases;   /* the budget's, before that run took memory: while there are no more, an
-                            address means the object that it meant */
-    uint64_t began;      /* the same of the run that takes memory now */
     uint32_t *first_use; /* per slot, and one more: where its uses start */
     struct kiln__use {
         uint32_t launch, argument;
     } * uses;
+    struct kiln__bound { /* per slot: what kernel arguments were last set to */
+        cl_mem memory;
+        bool retained; /* where it is foreign; all else is known by its address */
+    } * bound;
+    uint64_t releases; /* the budget's, before the run that set them took memory: while there are no
+                          more, an address means the object that it meant */
     bool has_run;
     cl_mem wrong; /* where checked kernels note an index that is outside; NULL: none is checked */
+    struct kiln__run_slots run; /* the last one, or the one that is being enqueued */
 };
 
 /* Borrow the kernels of `plan`, which must outlive it, from a program for each launch.
@@ -64,8 +56,8 @@ uint64_t kiln__executable_room(const struct kiln__plan *plan, uint64_t others);
 /* Before a run takes memory. */
 void kiln__executable_begin(struct kiln__executable *executable);
 
-/* Set the kernels' memory arguments to executable->memory, where that changed. What a kernel was
- * set to is not held: an executable that waits pins no memory of the pools'. `bindings` is what
+/* Set the kernels' memory arguments to executable->run.memory, where that changed. What a kernel
+ * was set to is not held: an executable that waits pins no memory of the pools'. `bindings` is what
  * they were checked as. */
 kiln_status kiln__executable_bind(struct kiln__executable *executable, uint64_t bindings,
                                   struct kiln__error *error);

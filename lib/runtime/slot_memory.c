@@ -76,7 +76,7 @@ static kiln_status place_binding(struct kiln__slot_memory *slots, uint32_t slot,
                                  struct kiln__binding *binding, bool is_input,
                                  struct kiln__error *error)
 {
-    cl_mem *memory = &slots->executable->memory[slot];
+    cl_mem *memory = &slots->executable->run.memory[slot];
     if (binding->needs_bounce)
         return take_bounce(slots, slot, binding, is_input, memory, error);
     *memory = binding->memory;
@@ -112,7 +112,7 @@ static kiln_status place_kept(struct kiln__slot_memory *slots, uint32_t index,
     const struct kiln__slot *slot = &executable->plan->slots.items[index];
     struct kiln__prepacked_use *use = kiln__vector_push(&slots->kept);
     cl_mem *made = kiln__vector_push(&slots->made);
-    executable->ready[index] = false;
+    executable->run.ready[index] = false;
     if (made)
         *made = NULL;
     if (!use || !made) {
@@ -123,13 +123,13 @@ static kiln_status place_kept(struct kiln__slot_memory *slots, uint32_t index,
     use->bytes = slot->bytes;
     if (!slots->keeps_nothing && find_sources(slots, slot, use))
         kiln__prepacked_take(use, slots->stream->pool);
-    executable->ready[index] = use->state == KILN__PREPACKED_READY;
-    executable->memory[index] = use->memory;
+    executable->run.ready[index] = use->state == KILN__PREPACKED_READY;
+    executable->run.memory[index] = use->memory;
     if (use->memory)
         return KILN_OK;
     slots->kept.count--;
     kiln_status status = kiln__pool_take(slots->stream->pool, slot->bytes, made, error);
-    executable->memory[index] = *made;
+    executable->run.memory[index] = *made;
     return status;
 }
 
@@ -140,8 +140,8 @@ static bool is_needed(const struct kiln__executable *executable, const struct ki
     if (!launch->makes)
         return true;
     const struct kiln__slot *slot = &executable->plan->slots.items[made];
-    return slot->storage == KILN__STORAGE_PREPACKED ? !executable->ready[made]
-                                                    : slot->wanted || executable->needed[made];
+    return slot->storage == KILN__STORAGE_PREPACKED ? !executable->run.ready[made]
+                                                    : slot->wanted || executable->run.needed[made];
 }
 
 /* Launches whose results are kept, and those that only they need: from the last on. */
@@ -151,14 +151,14 @@ static void leave_out(struct kiln__slot_memory *slots)
     const struct kiln__plan *plan = executable->plan;
     if (!plan->kept_bytes)
         return;
-    memset(executable->needed, 0, plan->slots.count * sizeof *executable->needed);
+    memset(executable->run.needed, 0, plan->slots.count * sizeof *executable->run.needed);
     for (size_t i = plan->launches.count; i-- > 0;) {
         const struct kiln__launch *launch = &plan->launches.items[i];
-        executable->left_out[i] = !is_needed(executable, launch);
+        executable->run.left_out[i] = !is_needed(executable, launch);
         for (size_t k = 0; launch->makes && k < launch->arguments.count; k++)
             if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY &&
-                !executable->left_out[i])
-                executable->needed[launch->arguments.items[k].slot] = true;
+                !executable->run.left_out[i])
+                executable->run.needed[launch->arguments.items[k].slot] = true;
     }
 }
 
@@ -168,7 +168,7 @@ static bool is_read(const struct kiln__executable *executable, uint32_t slot)
     if (executable->stepped[slot])
         return true;
     for (uint32_t u = executable->first_use[slot]; u < executable->first_use[slot + 1]; u++)
-        if (!executable->left_out[executable->uses[u].launch])
+        if (!executable->run.left_out[executable->uses[u].launch])
             return true;
     return false;
 }
@@ -203,8 +203,8 @@ static kiln_status place_sourced(struct kiln__slot_memory *slots, struct kiln__e
 {
     struct kiln__executable *executable = slots->executable;
     kiln_status status = KILN_OK;
-    for (size_t i = 0; i < executable->anew_count && !status; i++) {
-        const uint32_t slot = executable->anew[i];
+    for (size_t i = 0; i < executable->run.anew_count && !status; i++) {
+        const uint32_t slot = executable->run.anew[i];
         struct kiln__binding *binding = find_sourced(slots, slot);
         bool reads = binding && is_read(executable, slot);
         if (reads)
@@ -218,9 +218,9 @@ static kiln_status place_sourced(struct kiln__slot_memory *slots, struct kiln__e
 void kiln__slot_memory_tell_unread(const struct kiln__slot_memory *slots)
 {
     const struct kiln__executable *executable = slots->executable;
-    for (size_t i = 0; i < executable->anew_count; i++) {
-        const struct kiln__binding *binding = find_sourced(slots, executable->anew[i]);
-        if (binding && !executable->memory[executable->anew[i]])
+    for (size_t i = 0; i < executable->run.anew_count; i++) {
+        const struct kiln__binding *binding = find_sourced(slots, executable->run.anew[i]);
+        if (binding && !executable->run.memory[executable->run.anew[i]])
             kiln__backing_went_without(binding->buffer);
     }
 }
@@ -260,18 +260,18 @@ static kiln_status place_slot(struct kiln__slot_memory *slots, uint32_t index,
     struct kiln__executable *executable = slots->executable;
     const struct kiln__slot *slot = &executable->plan->slots.items[index];
     struct kiln__binding *binding = find_binding(slots, index);
-    executable->memory[index] = binding ? NULL : slots->arena;
-    executable->foreign[index] = false;
+    executable->run.memory[index] = binding ? NULL : slots->arena;
+    executable->run.foreign[index] = false;
     if (slot->bytes && slot->storage == KILN__STORAGE_PREPACKED)
         return place_kept(slots, index, error);
     if (slot->bytes && slot->storage == KILN__STORAGE_COUNTERS)
-        return kiln__stream_counters(slots->stream, &executable->memory[index], error);
+        return kiln__stream_counters(slots->stream, &executable->run.memory[index], error);
     if (!binding || find_sourced(slots, index))
         return KILN_OK;
-    executable->foreign[index] = !binding->buffer && (slot->in_place || !binding->needs_bounce);
+    executable->run.foreign[index] = !binding->buffer && (slot->in_place || !binding->needs_bounce);
     if (!slot->in_place)
         return place_binding(slots, index, binding, slot->storage == KILN__STORAGE_INPUT, error);
-    executable->memory[index] = binding->memory;
+    executable->run.memory[index] = binding->memory;
     return KILN_OK;
 }
 
@@ -291,18 +291,19 @@ static kiln_status place_slots(struct kiln__slot_memory *slots, struct kiln__err
 {
     struct kiln__executable *executable = slots->executable;
     kiln_status status = KILN_OK;
-    if (executable->settled != slots->bindings->checked || executable->arena != slots->arena) {
-        executable->settled = 0;
-        executable->arena = slots->arena;
-        executable->anew_count = 0;
+    if (executable->run.settled != slots->bindings->checked ||
+        executable->run.arena != slots->arena) {
+        executable->run.settled = 0;
+        executable->run.arena = slots->arena;
+        executable->run.anew_count = 0;
         for (uint32_t i = 0; i < executable->plan->slots.count && !status; i++)
             if (is_placed_anew(slots, i))
-                executable->anew[executable->anew_count++] = i;
+                executable->run.anew[executable->run.anew_count++] = i;
             else
                 status = place_slot(slots, i, error);
     }
-    for (size_t i = 0; i < executable->anew_count && !status; i++)
-        status = place_slot(slots, executable->anew[i], error);
+    for (size_t i = 0; i < executable->run.anew_count && !status; i++)
+        status = place_slot(slots, executable->run.anew[i], error);
     return status;
 }
 

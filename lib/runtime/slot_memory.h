@@ -34,9 +34,10 @@ struct kiln__slot_memory {
     bool keeps_nothing;
 };
 
-/* Memory for every slot, into executable->memory, and which launches have nothing to do. What other
- * runs took may have been given back, but for those that are being enqueued: without room this one
- * waits for their end and is alone. Errors: OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_ERROR.
+/* Memory for every slot, into executable->run.memory, and which launches have nothing to do. What
+ * other runs took may have been given back, but for those that are being enqueued: without room
+ * this one waits for their end and is alone. Errors: OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY,
+ * DEVICE_ERROR.
  */
 kiln_status kiln__slot_memory_take(struct kiln__slot_memory *slots, struct kiln__error *error);
 
