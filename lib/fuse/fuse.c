@@ -73,9 +73,10 @@ static bool make_room(struct kiln__fuser *fuser, size_t count)
     return done;
 }
 
-bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion)
+bool kiln__fuse(struct kiln__graph *graph, const struct kiln__kernel_support *support,
+                struct kiln__fusion *fusion)
 {
-    *fusion = (struct kiln__fusion){.graph = *graph};
+    *fusion = (struct kiln__fusion){.graph = *graph, .narrow_operands = support->narrow_operands};
     *graph = (struct kiln__graph){0};
     struct kiln__fuser fuser = {.fusion = fusion};
     bool done = make_room(&fuser, fusion->graph.nodes.count + 1);

@@ -19,6 +19,7 @@
 
 #include "fuse/limits.h"
 #include "graph/graph.h"
+#include "graph/kernel_support.h"
 #include "util/verify.h"
 
 enum kiln__group_kind {
@@ -150,6 +151,7 @@ const char *kiln__fusion_why(enum kiln__why why);
 
 struct kiln__fusion {
     struct kiln__graph graph; /* after rewriting; requests name materialised nodes */
+    bool narrow_operands;     /* as in struct kiln__kernel_support */
     enum kiln__why *why;      /* per node */
     bool *stored;             /* per node: some kernel writes it to memory */
     uint32_t *group_of;       /* per node: group that completes it as a root */
@@ -160,8 +162,10 @@ struct kiln__fusion {
 
 #define KILN__NO_DONATION UINT32_MAX
 
-/* Cut `graph`, which is taken over, into groups. Errors: OUT_OF_HOST_MEMORY. */
-bool kiln__fuse(struct kiln__graph *graph, struct kiln__fusion *fusion);
+/* Cut `graph`, which is taken over, into groups, for kernels with this `support`. False without
+ * memory. */
+bool kiln__fuse(struct kiln__graph *graph, const struct kiln__kernel_support *support,
+                struct kiln__fusion *fusion);
 
 void kiln__fusion_free(struct kiln__fusion *fusion);
 

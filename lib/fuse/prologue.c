@@ -172,7 +172,7 @@ static kiln_type stored_type(const struct kiln__fuser *fuser, uint32_t operand)
 static bool takes_narrow(const struct kiln__fuser *fuser, const struct kiln__node *product)
 {
     kiln_type a = stored_type(fuser, product->input[0]), b = stored_type(fuser, product->input[1]);
-    return fuser->fusion->graph.narrow && a == b &&
+    return fuser->fusion->narrow_operands && a == b &&
            (a == KILN_I8 || (kiln__type_row(a)->floating && kiln_type_size(a) == 2));
 }
 

@@ -46,7 +46,7 @@ static bool only_copies(const struct kiln__fuser *fuser, const struct kiln__grou
     if (map->steps.count == 1)
         return target->type == source->type;
     return map->steps.count == 2 && map->steps.items[1].kind == KILN__STEP_CONVERT &&
-           fuser->fusion->graph.narrow && source->op && target->type == source->op &&
+           fuser->fusion->narrow_operands && source->op && target->type == source->op &&
            may_be_narrow(&fuser->fusion->graph, source);
 }
 

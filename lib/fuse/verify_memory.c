@@ -147,7 +147,7 @@ static const char *check_whole_result(const struct kiln__group_verifier *verifie
         group->kind == KILN__GROUP_ATTENTION || group->kind == KILN__GROUP_ATTENTION_BACKWARD;
     if (!places || store->offset)
         return "placed, not by an attention from its start";
-    bool narrow = verifier->fusion->graph.narrow && root->op && node->type == root->op;
+    bool narrow = verifier->fusion->narrow_operands && root->op && node->type == root->op;
     if ((node->type != root->type && !narrow) || kiln__node_count(node) != kiln__node_count(root))
         return "of another type or size";
     return is_reordered(&root->shape, store->stride) ? NULL : "not each of its elements once";

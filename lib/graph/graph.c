@@ -81,8 +81,7 @@ bool *kiln__graph_needed(const struct kiln__graph *graph)
 
 bool kiln__graph_copy(const struct kiln__graph *from, struct kiln__graph *to)
 {
-    *to =
-        (struct kiln__graph){.batch_invariant = from->batch_invariant, .integers = from->integers};
+    *to = (struct kiln__graph){.batch_invariant = from->batch_invariant};
     for (size_t i = 0; i < from->nodes.count; i++) {
         uint32_t index;
         if (!kiln__graph_add(to, &from->nodes.items[i], &index))

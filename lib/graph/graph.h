@@ -156,9 +156,7 @@ struct kiln__rematerialised {
 struct kiln__graph {
     KILN__VECTOR(struct kiln__node) nodes;
     KILN__VECTOR(struct kiln__request) requests;
-    bool batch_invariant; /* products add up in the same order whatever their size */
-    bool narrow;   /* large products, too, read narrow operands as they lie in memory (fuse) */
-    bool integers; /* the device adds up whole numbers: such products stay whole (rewrite) */
+    bool batch_invariant;              /* products add up in the same order whatever their size */
     const struct kiln__labels *labels; /* of a recorded graph, not owned; NULL: it has none */
     /* Of a rewritten graph, per node of the one that was recorded: what became of it. */
     KILN__VECTOR(uint32_t) became;

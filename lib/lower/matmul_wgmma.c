@@ -301,11 +301,9 @@ static bool adds_integers(const struct kiln__plan_options *options, const struct
     return false;
 }
 
-bool kiln__plan_adds_integers(const struct kiln__plan_options *options,
-                              const struct kiln__graph *graph)
+bool kiln__matmul_has_exact_integers(const struct kiln__plan_options *options)
 {
-    return !graph->batch_invariant &&
-           (adds_integers(options, &wgmma) || adds_integers(options, &mma));
+    return adds_integers(options, &wgmma) || adds_integers(options, &mma);
 }
 
 /* Smaller ones are done before their operands are packed. */

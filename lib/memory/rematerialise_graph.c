@@ -223,9 +223,7 @@ bool kiln__rematerialise(const struct kiln__graph *from, const struct kiln__choi
 {
     size_t count = from->nodes.count + 1;
     struct copying copying = {.from = from, .choices = choices, .to = to};
-    *to = (struct kiln__graph){.batch_invariant = from->batch_invariant,
-                               .narrow = from->narrow,
-                               .integers = from->integers};
+    *to = (struct kiln__graph){.batch_invariant = from->batch_invariant};
     copying.map = malloc(count * sizeof *copying.map);
     copying.rematerialised = malloc(count * sizeof *copying.rematerialised);
     copying.first = malloc(count * sizeof *copying.first);

@@ -98,9 +98,7 @@ bool kiln__plan_schedule_early(const struct kiln__plan *plan, struct kiln__graph
     size_t count = from->nodes.count;
     struct hastening hastening = {.plan = plan};
     uint32_t since = 0;
-    *to = (struct kiln__graph){.batch_invariant = from->batch_invariant,
-                               .narrow = from->narrow,
-                               .integers = from->integers};
+    *to = (struct kiln__graph){.batch_invariant = from->batch_invariant};
     hastening.hasty = calloc(count + 1, sizeof *hastening.hasty);
     hastening.places = malloc((count + 1) * sizeof *hastening.places);
     hastening.now = malloc((count + 1) * sizeof *hastening.now);

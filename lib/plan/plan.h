@@ -184,9 +184,8 @@ void kiln__plan_prepack(struct kiln__plan *plan, uint32_t slot, unsigned operand
 /* The same of the last launch, which is the only one of its group. */
 void kiln__plan_prepack_group(struct kiln__plan *plan, const struct kiln__group *group);
 
-/* Whether the device accumulates integer products in integers, of any depth, for such a graph. */
-bool kiln__plan_adds_integers(const struct kiln__plan_options *options,
-                              const struct kiln__graph *graph);
+/* Whether a product's kernel for the device accumulates integers exactly, at any depth. */
+bool kiln__matmul_has_exact_integers(const struct kiln__plan_options *options);
 
 /* Append a step. */
 void kiln__plan_add(struct kiln__plan *plan, struct kiln__plan_step step);

@@ -31,13 +31,13 @@ static kiln_status verify(const struct kiln__graph *graph, const char *pass,
     return KILN_OK;
 }
 
-kiln_status kiln__rewrite(struct kiln__graph *graph, struct kiln__text *log,
-                          struct kiln__error *error)
+kiln_status kiln__rewrite(struct kiln__graph *graph, const struct kiln__kernel_support *support,
+                          struct kiln__text *log, struct kiln__error *error)
 {
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
         size_t before = graph->nodes.count;
         struct kiln__text changes = {0};
-        bool done = kiln__rewrite_run(graph, passes[i].rule, log ? &changes : NULL);
+        bool done = kiln__rewrite_run(graph, passes[i].rule, support, log ? &changes : NULL);
         if (log)
             kiln__text_add(log, "%s: %zu nodes to %zu\n%s", passes[i].name, before,
                            graph->nodes.count, changes.data ? changes.data : "");

@@ -4,11 +4,12 @@
 #define KILN_REWRITE_PASSES_H
 
 #include "graph/graph.h"
+#include "graph/kernel_support.h"
 #include "util/error.h"
 
-/* Run every pass in order over `graph`. `log` (may be NULL) receives what each changed.
- * Errors: OUT_OF_HOST_MEMORY. */
-kiln_status kiln__rewrite(struct kiln__graph *graph, struct kiln__text *log,
-                          struct kiln__error *error);
+/* Run every pass in order over `graph`, for kernels with this `support`. `log` (may be NULL)
+ * receives what each changed. Errors: OUT_OF_HOST_MEMORY. */
+kiln_status kiln__rewrite(struct kiln__graph *graph, const struct kiln__kernel_support *support,
+                          struct kiln__text *log, struct kiln__error *error);
 
 #endif

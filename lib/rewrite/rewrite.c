@@ -208,12 +208,13 @@ static bool follow_recorded(const struct kiln__rewrite *rewrite, struct kiln__gr
     return done;
 }
 
-bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln__text *log)
+bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule,
+                       const struct kiln__kernel_support *support, struct kiln__text *log)
 {
-    struct kiln__graph to = {.batch_invariant = graph->batch_invariant,
-                             .integers = graph->integers};
+    struct kiln__graph to = {.batch_invariant = graph->batch_invariant};
     size_t count = graph->nodes.count + 1; /* calloc(0) may answer NULL */
-    struct kiln__rewrite rewrite = {.from = graph, .to = &to, .rule = rule, .log = log};
+    struct kiln__rewrite rewrite = {
+        .from = graph, .to = &to, .rule = rule, .support = support, .log = log};
     rewrite.map = malloc(count * sizeof *rewrite.map);
     rewrite.from_uses = calloc(count, sizeof *rewrite.from_uses);
     rewrite.readers = calloc(count, sizeof *rewrite.readers);

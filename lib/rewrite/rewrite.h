@@ -5,6 +5,7 @@
 #define KILN_REWRITE_REWRITE_H
 
 #include "graph/graph.h"
+#include "graph/kernel_support.h"
 
 #define KILN__NO_NODE UINT32_MAX
 
@@ -47,7 +48,8 @@ struct kiln__rewrite {
     })
     sunk;                      /* and what it has done on the way */
     struct kiln__merge *merge; /* scratch of the `merge` rule; or NULL */
-    struct kiln__text *log;    /* what changed, in words; NULL: not wanted */
+    const struct kiln__kernel_support *support;
+    struct kiln__text *log; /* what changed, in words; NULL: not wanted */
     uint32_t (*rule)(struct kiln__rewrite *rewrite, const struct kiln__node *node);
 };
 
@@ -56,7 +58,8 @@ struct kiln__rewrite {
 typedef uint32_t kiln__rule(struct kiln__rewrite *rewrite, const struct kiln__node *node);
 
 /* Run one rule over `graph`, which is replaced. False without memory. */
-bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule, struct kiln__text *log);
+bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule,
+                       const struct kiln__kernel_support *support, struct kiln__text *log);
 
 /* The copy of a node of `from`, made now, with all that it is made of, if it is not there yet: of
  * one that comes after the current one, too, as long as it is made of nothing that is being copied.

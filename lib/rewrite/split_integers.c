@@ -72,13 +72,19 @@ static uint32_t add_parts(struct kiln__rewrite *rewrite, const struct kiln__node
     return kiln__rewrite_add(rewrite, &cast);
 }
 
+static bool has_exact_kernel(const struct kiln__rewrite *rewrite)
+{
+    const struct kiln__kernel_support *support = rewrite->support;
+    return support->exact_integers && support->exact_integers(support);
+}
+
 uint32_t kiln__rewrite_split_integers(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     if (node->kind != KILN__MATMUL || node->op != KILN__PRODUCT_EXACT_INTEGER)
         return kiln__rewrite_add(rewrite, node);
     const struct kiln__shape *a = &rewrite->to->nodes.items[node->input[0]].shape;
     const size_t *dims = node->shape.dims + node->shape.rank - 2, k = a->dims[a->rank - 1];
-    if (rewrite->to->integers && dims[0] >= FEWEST && dims[1] >= FEWEST)
+    if (dims[0] >= FEWEST && dims[1] >= FEWEST && has_exact_kernel(rewrite))
         return kiln__rewrite_add(rewrite, node);
     kiln__rewrite_say(rewrite, "added up in parts of %d, in i32", KILN__INTEGERS_IN_F32);
     return add_parts(rewrite, node, k);

@@ -18,24 +18,25 @@ static kiln_status no_memory(struct kiln__error *error)
 
 /* ---- a stage each, and its verifier ---- */
 
-kiln_status kiln__compile_rewrite(const struct kiln__graph *recorded, bool integers,
+kiln_status kiln__compile_rewrite(const struct kiln__graph *recorded,
+                                  const struct kiln__kernel_support *support,
                                   struct kiln__text *log, struct kiln__graph *graph,
                                   struct kiln__error *error)
 {
     kiln_status status = kiln__graph_copy(recorded, graph) ? KILN_OK : no_memory(error);
-    graph->integers = integers;
     if (!status)
-        status = kiln__rewrite(graph, log, error);
+        status = kiln__rewrite(graph, support, log, error);
     if (status)
         kiln__graph_free(graph);
     return status;
 }
 
-kiln_status kiln__compile_fuse(struct kiln__graph *graph, struct kiln__fusion *fusion,
-                               struct kiln__error *error)
+kiln_status kiln__compile_fuse(struct kiln__graph *graph,
+                               const struct kiln__kernel_support *support,
+                               struct kiln__fusion *fusion, struct kiln__error *error)
 {
     char wrong[KILN__WRONG];
-    if (!kiln__fuse(graph, fusion))
+    if (!kiln__fuse(graph, support, fusion))
         return no_memory(error);
     if (!kiln__verifies || !kiln__fusion_verify(fusion, wrong))
         return KILN_OK;
@@ -65,13 +66,26 @@ static kiln_status make_plan(struct kiln__fusion *fusion, const struct kiln__pla
 
 /* ---- recorded graph -> rewrite -> fuse -> plan ---- */
 
-static bool has_integers(const struct kiln__graph *graph)
+/* What the catalogue answers for one graph. */
+struct catalogue {
+    struct kiln__kernel_support support; /* first */
+    const struct kiln__plan_options *options;
+    bool batch_invariant;
+};
+
+static bool has_exact_integers(const struct kiln__kernel_support *support)
 {
-    for (size_t i = 0; i < graph->nodes.count; i++)
-        if (graph->nodes.items[i].kind == KILN__MATMUL &&
-            graph->nodes.items[i].op == KILN__PRODUCT_EXACT_INTEGER)
-            return true;
-    return false;
+    const struct catalogue *catalogue = (const struct catalogue *)support;
+    return !catalogue->batch_invariant && kiln__matmul_has_exact_integers(catalogue->options);
+}
+
+static struct catalogue catalogue_of(const struct kiln__plan_options *options,
+                                     const struct kiln__graph *graph)
+{
+    return (struct catalogue){.support = {.narrow_operands = options->self_tester != NULL,
+                                          .exact_integers = has_exact_integers},
+                              .options = options,
+                              .batch_invariant = graph->batch_invariant};
 }
 
 static kiln_status fuse_and_plan(struct kiln__graph *graph,
@@ -79,7 +93,8 @@ static kiln_status fuse_and_plan(struct kiln__graph *graph,
                                  struct kiln__error *error)
 {
     struct kiln__fusion fusion;
-    kiln_status status = kiln__compile_fuse(graph, &fusion, error);
+    const struct catalogue catalogue = catalogue_of(options, graph);
+    kiln_status status = kiln__compile_fuse(graph, &catalogue.support, &fusion, error);
     return status ? status : make_plan(&fusion, options, plan, error);
 }
 
@@ -144,9 +159,8 @@ kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
                                struct kiln__plan *plan, struct kiln__error *error)
 {
     struct kiln__graph graph;
-    bool integers = has_integers(recorded) && kiln__plan_adds_integers(options, recorded);
-    kiln_status status = kiln__compile_rewrite(recorded, integers, log, &graph, error);
-    graph.narrow = options->self_tester != NULL;
+    const struct catalogue catalogue = catalogue_of(options, recorded);
+    kiln_status status = kiln__compile_rewrite(recorded, &catalogue.support, log, &graph, error);
     if (!status)
         status = fuse_and_plan(&graph, options, plan, error);
     return status ? status : compile_fit(plan, error);

@@ -7,16 +7,18 @@
 #include "plan/plan.h"
 #include "runtime/executable.h"
 
-/* A copy of `recorded` after the passes; `integers`: as in a graph. `log` (may be NULL) receives
- * what each changed. What is answered is the caller's to free. Errors, of all three:
+/* A copy of `recorded` after the passes, for kernels with this `support`. `log` (may be NULL)
+ * receives what each changed. What is answered is the caller's to free. Errors, of all three:
  * OUT_OF_HOST_MEMORY; WRONG_STATE names the stage that has left something broken. */
-kiln_status kiln__compile_rewrite(const struct kiln__graph *recorded, bool integers,
+kiln_status kiln__compile_rewrite(const struct kiln__graph *recorded,
+                                  const struct kiln__kernel_support *support,
                                   struct kiln__text *log, struct kiln__graph *graph,
                                   struct kiln__error *error);
 
 /* Cut `graph`, which is taken over, into groups. */
-kiln_status kiln__compile_fuse(struct kiln__graph *graph, struct kiln__fusion *fusion,
-                               struct kiln__error *error);
+kiln_status kiln__compile_fuse(struct kiln__graph *graph,
+                               const struct kiln__kernel_support *support,
+                               struct kiln__fusion *fusion, struct kiln__error *error);
 
 /* Both, then planned. */
 kiln_status kiln__compile_plan(const struct kiln__graph *recorded,

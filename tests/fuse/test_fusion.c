@@ -33,7 +33,7 @@ static struct kiln__graph rewritten(const kiln_batch *batch)
 {
     struct kiln__graph graph = graph_of(batch);
     cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
-    cr_assert_eq(kiln__rewrite(&graph, NULL, NULL), KILN_OK);
+    cr_assert_eq(kiln__rewrite(&graph, &(struct kiln__kernel_support){0}, NULL, NULL), KILN_OK);
     return graph;
 }
 
@@ -387,8 +387,7 @@ static size_t launched(kiln_batch *batch)
 {
     struct kiln__graph graph = rewritten(batch);
     struct kiln__fusion fusion;
-    graph.narrow = true;
-    cr_assert(kiln__fuse(&graph, &fusion));
+    cr_assert(kiln__fuse(&graph, &(struct kiln__kernel_support){.narrow_operands = true}, &fusion));
     size_t count = 0;
     for (size_t i = 0; i < fusion.groups.count; i++)
         count += fusion.groups.items[i].stores.count > 0;

@@ -373,7 +373,7 @@ Test(passes, sink_through_deep_chains)
         x = kiln_neg(batch, x);
     ask(batch, kiln_transpose(batch, x, NULL));
     struct kiln__graph graph = graph_of(batch);
-    expect_ok(kiln__rewrite(&graph, NULL, NULL));
+    expect_ok(kiln__rewrite(&graph, &(struct kiln__kernel_support){0}, NULL, NULL));
     cr_expect_eq(graph.nodes.count, 202u);
     kiln__graph_free(&graph);
     kiln_batch_release(batch);
@@ -389,7 +389,7 @@ Test(passes, sink_along_each_way_once)
         x = kiln_add(batch, kiln_mul(batch, x, x), x);
     ask(batch, kiln_slice(batch, x, (int64_t[]){0, 0}, (int64_t[]){64, 1}, NULL));
     struct kiln__graph graph = graph_of(batch);
-    expect_ok(kiln__rewrite(&graph, NULL, NULL));
+    expect_ok(kiln__rewrite(&graph, &(struct kiln__kernel_support){0}, NULL, NULL));
     cr_expect_leq(graph.nodes.count, 2u + 2 * CHAIN + CHAIN, "%zu", graph.nodes.count);
     kiln__graph_free(&graph);
     kiln_batch_release(batch);
@@ -400,7 +400,7 @@ Test(passes, leave_an_empty_graph_empty)
     kiln_batch *batch = imagined_batch();
     imagine_vector(batch, 8);
     struct kiln__graph graph = graph_of(batch);
-    expect_ok(kiln__rewrite(&graph, NULL, NULL));
+    expect_ok(kiln__rewrite(&graph, &(struct kiln__kernel_support){0}, NULL, NULL));
     cr_expect_eq(graph.nodes.count, 0u);
     kiln__graph_free(&graph);
     kiln_batch_release(batch);

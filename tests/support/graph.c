@@ -127,13 +127,15 @@ struct kiln__graph graph_of(const kiln_batch *batch)
     return copy;
 }
 
+static const struct kiln__kernel_support no_support;
+
 /* Each as kiln_batch_execute() goes through it. */
 static struct kiln__graph after_passes(const kiln_batch *batch, struct kiln__text *log)
 {
     struct kiln__graph graph;
     cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
-    cr_assert_eq(kiln__compile_rewrite(&batch->graph, false, log, &graph, NULL), KILN_OK, "%s",
-                 kiln_last_error());
+    cr_assert_eq(kiln__compile_rewrite(&batch->graph, &no_support, log, &graph, NULL), KILN_OK,
+                 "%s", kiln_last_error());
     return graph;
 }
 
@@ -148,7 +150,8 @@ struct kiln__fusion fusion_of(const kiln_batch *batch)
 {
     struct kiln__graph graph = after_passes(batch, NULL);
     struct kiln__fusion fusion;
-    cr_assert_eq(kiln__compile_fuse(&graph, &fusion, NULL), KILN_OK, "%s", kiln_last_error());
+    cr_assert_eq(kiln__compile_fuse(&graph, &no_support, &fusion, NULL), KILN_OK, "%s",
+                 kiln_last_error());
     return fusion;
 }
 

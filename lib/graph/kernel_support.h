@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What rewriting and fusion are told about the kernels that a graph will be lowered to: answers of
+ * the catalogue, without the device that they are for. */
+#ifndef KILN_GRAPH_KERNEL_SUPPORT_H
+#define KILN_GRAPH_KERNEL_SUPPORT_H
+
+#include <stdbool.h>
+
+struct kiln__kernel_support {
+    /* Large products, too, read narrow operands as they lie in memory, and such results are stored
+     * narrow at once. */
+    bool narrow_operands;
+    /* Whether a product's kernel accumulates integers exactly, at any depth; NULL: none does. Asked
+     * where a graph has such a product: a kernel may have to pass its self-test first. */
+    bool (*exact_integers)(const struct kiln__kernel_support *support);
+};
+
+#endif
