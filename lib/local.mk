@@ -69,8 +69,8 @@ graph_sources = \
 	lib/graph/graph.c \
 	lib/graph/graph.h \
 	lib/graph/graph_text.c \
-	lib/graph/labels.c \
 	lib/graph/kernel_support.h \
+	lib/graph/labels.c \
 	lib/graph/labels.h \
 	lib/graph/micro_batch_graph.c \
 	lib/graph/micro_batch_graph.h \

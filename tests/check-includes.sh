@@ -21,7 +21,7 @@ codegen: util ops graph fuse device plan lower
 store: util device
 programs: util device store
 runtime: util ops graph fuse device plan lower programs
-record: util ops graph device runtime
+record: util ops graph runtime
 nn: util ops graph record
 grad: util ops graph record
 session: util ops graph rewrite fuse device plan memory lower codegen store programs runtime record
@@ -37,6 +37,14 @@ status=0
 
 grep -nE '(^|[^_[:alnum:]])(secure_)?getenv[[:space:]]*\(' lib/*/*.[ch] | grep -v '^lib/util/environment\.c:' && {
   echo 'only lib/util/environment.c reads the environment: use kiln__environment()'
+  status=1
+}
+
+# What is recorded, rewritten and fused is the same for all devices: no pointer to one, nor to planning's
+# options, which have one.
+grep -nwE 'kiln_device_info|struct (kiln__device|kiln__traits|kiln__plan_options|kiln__runtime)|<kiln/device\.h>' \
+  lib/graph/*.[ch] lib/rewrite/*.[ch] lib/fuse/*.[ch] lib/record/*.[ch] lib/nn/*.[ch] lib/grad/*.[ch] && {
+  echo 'lib/graph, rewrite, fuse, record, nn and grad know no device'
   status=1
 }
 

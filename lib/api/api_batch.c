@@ -11,6 +11,28 @@
 #include "session/context.h"
 #include "util/structure.h"
 
+/* Elements of scores that gradients of attention have in memory at once. GPUs need much work at
+ * once, and have the memory for it. */
+#define BLOCK_SCORES ((size_t)4 << 20)
+#define GPU_SCORES ((size_t)64 << 20)
+#define GPU_SHARE 256 /* of its memory: no more for these scores */
+
+static size_t scores_at_once(const kiln_device_info *device)
+{
+    uint64_t room = device->memory / GPU_SHARE / sizeof(float);
+    if (device->type != KILN_DEVICE_GPU || room < BLOCK_SCORES)
+        return BLOCK_SCORES;
+    return room < GPU_SCORES ? (size_t)room : GPU_SCORES;
+}
+
+static struct kiln__record_limits limits_of(const kiln_device_info *device)
+{
+    return (struct kiln__record_limits){.upload_bytes = device->max_allocation,
+                                        .local_memory = device->local_memory,
+                                        .scores = scores_at_once(device),
+                                        .rounds_gradients = device->type == KILN_DEVICE_GPU};
+}
+
 static void api_batch_begin(kiln_batch *batch)
 {
     kiln__batch_begin(batch);
@@ -46,7 +68,7 @@ kiln_batch *kiln_batch_create(kiln_context *context)
     }
     kiln_context_retain(context);
     batch->context = context;
-    batch->device = &context->runtime.device.info;
+    batch->limits = limits_of(&context->runtime.device.info);
     batch->takes_attention_backward = takes_attention_backward;
     api_batch_begin(batch);
     return batch;

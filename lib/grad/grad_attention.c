@@ -2,11 +2,12 @@
 /* The adjoint of attention: scores and weights are computed again, a block of query rows at a time,
  * so that what is in memory of the m by n matrices is bounded.
  *
- * Where the operands are all of a narrow type and weights may be rounded to it, on a GPU all that
- * is multiplied is: weights, the slope and what flows to the scores. Then all five products have
- * operands for tensor cores, and the m by n matrices take half the memory. What is too small for
- * f16 would be lost, so slopes go on at a size that fits: those of a matrix times a power of two.
- * The scale of the scores, which may be of any size, comes after the products that they go into.
+ * Where the operands are all of a narrow type and weights may be rounded to it, on a GPU
+ * (batch->limits) all that is multiplied is: weights, the slope and what flows to the scores. Then
+ * all five products have operands for tensor cores, and the m by n matrices take half the memory.
+ * What is too small for f16 would be lost, so slopes go on at a size that fits: those of a matrix
+ * times a power of two. The scale of the scores, which may be of any size, comes after the products
+ * that they go into.
  *
  * Where the device has kernels for that, which keep scores in registers, such a gradient is
  * recorded as backward nodes (graph/attention_backward.h): no m by n matrix is in memory at all. */
@@ -22,11 +23,7 @@
 #include "graph/attention_backward.h"
 #include "record/record_attention_backward.h"
 
-/* Elements of a block's scores to aim for, and blocks at most: each is a dozen operations. GPUs
- * need much work at once, and have the memory for it. */
-#define BLOCK_SCORES ((size_t)4 << 20)
-#define GPU_SCORES ((size_t)64 << 20)
-#define GPU_SHARE 256 /* of its memory: no more for the scores of a block */
+/* Blocks of rows at most, each of a dozen operations, and rows of one at least. */
 #define MOST_BLOCKS 32
 #define LEAST_ROWS 64
 
@@ -169,20 +166,11 @@ static void walk_block(const struct adjoint *a, size_t first, size_t end, struct
         add_to(a, &found->k, kiln_matmul_transposed(b, scaled, 1, grad_attention_factor(a, q), 0));
 }
 
-static size_t scores_at_once(const kiln_device_info *device)
-{
-    uint64_t room = device->memory / GPU_SHARE / sizeof(float);
-    if (device->type != KILN_DEVICE_GPU || room < BLOCK_SCORES)
-        return BLOCK_SCORES;
-    return room < GPU_SCORES ? (size_t)room : GPU_SCORES;
-}
-
-static size_t rows_per_block(const kiln_device_info *device,
-                             const struct kiln__attention_size *size)
+static size_t rows_per_block(size_t scores_at_once, const struct kiln__attention_size *size)
 {
     size_t scores = size->batches * size->n, rows = size->m;
     if (scores)
-        rows = scores_at_once(device) / scores;
+        rows = scores_at_once / scores;
     size_t least = (size->m + MOST_BLOCKS - 1) / MOST_BLOCKS;
     rows = rows < least ? least : rows;
     return rows < LEAST_ROWS ? LEAST_ROWS : rows;
@@ -288,7 +276,7 @@ void kiln__adjoint_attention(struct kiln__gradient *walk, const struct kiln__nod
     a.size = kiln__attention_size(&walk->batch->graph, node);
     if (kiln__node_count(node) == 0 || a.size.n == 0)
         return; /* nothing depends on anything */
-    if (a.batch->device->type == KILN_DEVICE_GPU)
+    if (a.batch->limits.rounds_gradients)
         a.narrow = (kiln_type)node->op;
     a.q = kiln__gradient_operand(walk, node, KILN__QUERY);
     a.k = kiln__gradient_operand(walk, node, KILN__KEY);
@@ -305,7 +293,7 @@ void kiln__adjoint_attention(struct kiln__gradient *walk, const struct kiln__nod
         give_backward(&a);
         return;
     }
-    size_t rows = rows_per_block(a.batch->device, &a.size);
+    size_t rows = rows_per_block(a.batch->limits.scores, &a.size);
     for (size_t first = 0; first < a.size.m && !a.batch->error.status; first += rows)
         walk_block(&a, first, first + rows < a.size.m ? first + rows : a.size.m, &found);
     if (!a.batch->error.status)

@@ -4,7 +4,6 @@
 #define KILN_RECORD_BATCH_H
 
 #include <kiln/batch.h>
-#include <kiln/device.h>
 
 #include "graph/graph.h"
 #include "graph/labels.h"
@@ -22,9 +21,19 @@ struct kiln__lease {
     bool interim; /* its kernels are not the plan's own: those are being compiled */
 };
 
+/* What recording goes by of where the batch will run, as numbers. */
+struct kiln__record_limits {
+    uint64_t upload_bytes; /* of one tensor, at most */
+    uint64_t local_memory; /* bytes that a kernel's work-group has */
+    /* Of gradients of attention: elements of scores in memory at once, to aim for, and whether what
+     * is multiplied may be rounded to the operands' type. */
+    size_t scores;
+    bool rounds_gradients;
+};
+
 struct kiln_batch {
     kiln_context *context;
-    const kiln_device_info *device; /* what it will run on */
+    struct kiln__record_limits limits;
     /* Whether gradients of attention of this type, with so many columns at most, are recorded as
      * slopes (graph/attention_backward.h): the device has kernels for them. NULL: none are. */
     bool (*takes_attention_backward)(const kiln_batch *batch, kiln_type type, size_t columns);

@@ -164,7 +164,7 @@ static kiln_tensor attention_record(kiln_batch *batch, const char *call, struct 
     struct kiln__shape common;
     size_t m = last(operands->shape, 2), d = last(operands->shape, 1);
     size_t n = last(&operands->shape[KILN__VALUE], 2), e = last(&operands->shape[KILN__VALUE], 1);
-    if (kiln__attention_local(d, e) > batch->device->local_memory) {
+    if (kiln__attention_local(d, e) > batch->limits.local_memory) {
         kiln__fail(&batch->error, KILN_UNSUPPORTED,
                    "%s: %zu columns of q and %zu of v need more local memory than the device has",
                    call, d, e);

@@ -59,10 +59,10 @@ kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank, const si
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: data is NULL", __func__);
         return none;
     }
-    if (bytes > batch->device->max_allocation) {
+    if (bytes > batch->limits.upload_bytes) {
         kiln__fail(&batch->error, KILN_TOO_LARGE,
                    "%s: %zu bytes, and the device allocates at most %llu", __func__, bytes,
-                   (unsigned long long)batch->device->max_allocation);
+                   (unsigned long long)batch->limits.upload_bytes);
         return none;
     }
     struct kiln__binding binding = {
