@@ -263,29 +263,23 @@ static void settle_name(struct kiln__plan *plan, const struct kiln__launch *laun
 
 bool kiln__plan_settle_prepacked(struct kiln__plan *plan)
 {
-    bool *made = calloc(plan->slots.count + 1, sizeof *made);
-    for (size_t i = 0; made && i < plan->launches.count && !plan->failed; i++) {
-        const struct kiln__launch *launch = &plan->launches.items[i];
-        if (launch->makes) {
-            made[launch->makes - 1] = true;
-            settle_name(plan, launch);
-        }
-    }
-    for (size_t i = 0; made && i < plan->steps.count; i++) {
+    for (size_t i = 0; i < plan->launches.count && !plan->failed; i++)
+        if (plan->launches.items[i].makes)
+            settle_name(plan, &plan->launches.items[i]);
+    for (size_t i = 0; i < plan->steps.count; i++) {
         const struct kiln__plan_step *step = &plan->steps.items[i];
         struct kiln__named named = {0};
         if (step->kind == KILN__STEP_LAUNCH && plan->launches.items[step->launch].makes)
             continue;
         while (kiln__plan_next_named(plan, step, &named))
-            plan->slots.items[named.slot].wanted = made[named.slot];
+            plan->slots.items[named.slot].wanted = true;
     }
-    for (size_t i = 0; made && i < plan->slots.count; i++) {
+    for (size_t i = 0; i < plan->slots.count; i++) {
         struct kiln__slot *slot = &plan->slots.items[i];
         if (!slot->wanted || !slot->n_sources || slot->n_sources == TOO_MANY)
             continue;
         slot->storage = KILN__STORAGE_PREPACKED;
         plan->kept_bytes += slot->bytes;
     }
-    free(made);
-    return made && !plan->failed;
+    return !plan->failed;
 }

@@ -36,7 +36,7 @@ struct kiln__slot {
     struct kiln__hash128 key;             /* names what is made of the sources, in all plans */
     uint32_t sources[KILN__MOST_SOURCES]; /* inputs, each once */
     uint32_t n_sources;                   /* of a kept slot: 1 at least */
-    bool wanted;                          /* steps of other kinds read it */
+    bool wanted;                          /* of any slot: a step that no run leaves out names it */
     bool frozen; /* of a node: a buffer that the batch does not replace, or made of such alone by
                     groups that only bring them into another form (frozen.c) */
 };

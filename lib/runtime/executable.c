@@ -151,17 +151,6 @@ static bool list_uses(struct kiln__executable *executable)
     return executable->uses;
 }
 
-static void find_stepped(struct kiln__executable *executable)
-{
-    const struct kiln__plan *plan = executable->plan;
-    for (size_t i = 0; i < plan->steps.count; i++) {
-        struct kiln__named named = {0};
-        while (plan->steps.items[i].kind != KILN__STEP_LAUNCH &&
-               kiln__plan_next_named(plan, &plan->steps.items[i], &named))
-            executable->stepped[named.slot] = true;
-    }
-}
-
 static bool make_room(struct kiln__executable *executable,
                       const struct kiln__launch_program *programs)
 {
@@ -170,13 +159,12 @@ static bool make_room(struct kiln__executable *executable,
     executable->lent = calloc(launches + 1, sizeof *executable->lent);
     executable->programs = calloc(launches + 1, sizeof *executable->programs);
     executable->tables = calloc(launches + 1, sizeof *executable->tables);
-    executable->stepped = calloc(slots + 1, sizeof *executable->stepped);
     executable->bound = calloc(slots + 1, sizeof *executable->bound);
     executable->first_use = calloc(slots + 2, sizeof *executable->first_use);
     if (executable->programs)
         memcpy(executable->programs, programs, launches * sizeof *programs);
     return executable->kernels && executable->lent && executable->programs && executable->tables &&
-           executable->stepped && executable->bound && executable->first_use &&
+           executable->bound && executable->first_use &&
            kiln__run_slots_begin(&executable->run, executable->plan) && list_uses(executable);
 }
 
@@ -245,7 +233,6 @@ kiln_status kiln__executable_create(struct kiln__runtime *runtime, const struct 
         kiln__executable_destroy(executable);
         return status;
     }
-    find_stepped(executable);
     executable_describe(executable);
     *made = executable;
     return status;
@@ -298,7 +285,6 @@ void kiln__executable_destroy(struct kiln__executable *executable)
     free(executable->tables);
     free(executable->described);
     free(executable->called);
-    free(executable->stepped);
     free(executable->bound);
     kiln__run_slots_end(&executable->run);
     free(executable->first_use);

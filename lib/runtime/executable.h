@@ -26,7 +26,6 @@ struct kiln__executable { /* used by one thread at a time */
     uint32_t *described; /* per launch: what a trace says of it; NULL: there is none */
     uint32_t *called;    /* per launch, and behind these per slot: names in a trace; NULL: none */
     uint64_t labels;     /* hash of what these are of */
-    bool *stepped;       /* per slot: a step that is no launch names it */
     uint32_t *first_use; /* per slot, and one more: where its uses start */
     struct kiln__use {
         uint32_t launch, argument;

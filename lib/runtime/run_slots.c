@@ -3,6 +3,7 @@
 #include "runtime/run_slots.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 bool kiln__run_slots_begin(struct kiln__run_slots *run, const struct kiln__plan *plan)
 {
@@ -15,6 +16,8 @@ bool kiln__run_slots_begin(struct kiln__run_slots *run, const struct kiln__plan 
         .left_out = calloc(launches, sizeof *run->left_out),
         .anew = calloc(slots, sizeof *run->anew),
     };
+    if (run->needed && !plan->kept_bytes)
+        memset(run->needed, true, slots);
     return run->memory && run->foreign && run->ready && run->needed && run->left_out && run->anew;
 }
 

@@ -11,7 +11,7 @@ struct kiln__run_slots {
     cl_mem *memory;    /* per slot; NULL: the run does not read it */
     bool *foreign;     /* per slot: memory that others may release, a wrapper's */
     bool *ready;       /* per slot: what is kept is there (prepacked.h) */
-    bool *needed;      /* per slot: a launch reads what is not there */
+    bool *needed;      /* per slot: a launch that may be left out, and is not, names it */
     bool *left_out;    /* per launch */
     uint32_t *anew;    /* slots whose memory each run of these bindings has to find anew */
     size_t anew_count; /* so many */

@@ -133,44 +133,39 @@ static kiln_status place_kept(struct kiln__slot_memory *slots, uint32_t index,
     return status;
 }
 
+/* Whether the run reads what is in the slot. */
+static bool is_read(const struct kiln__executable *executable, uint32_t slot)
+{
+    return executable->plan->slots.items[slot].wanted || executable->run.needed[slot];
+}
+
 /* Whether something is to read what the launch makes, and it is not there. */
 static bool is_needed(const struct kiln__executable *executable, const struct kiln__launch *launch)
 {
     uint32_t made = launch->makes - 1;
     if (!launch->makes)
         return true;
-    const struct kiln__slot *slot = &executable->plan->slots.items[made];
-    return slot->storage == KILN__STORAGE_PREPACKED ? !executable->run.ready[made]
-                                                    : slot->wanted || executable->run.needed[made];
+    return executable->plan->slots.items[made].storage == KILN__STORAGE_PREPACKED
+               ? !executable->run.ready[made]
+               : is_read(executable, made);
 }
 
-/* Launches whose results are kept, and those that only they need: from the last on. */
+/* Launches whose results are kept, and those that only they need: from the last on. Where nothing
+ * is kept, all are needed. */
 static void leave_out(struct kiln__slot_memory *slots)
 {
-    struct kiln__executable *executable = slots->executable;
-    const struct kiln__plan *plan = executable->plan;
+    struct kiln__run_slots *run = &slots->executable->run;
+    const struct kiln__plan *plan = slots->executable->plan;
     if (!plan->kept_bytes)
         return;
-    memset(executable->run.needed, 0, plan->slots.count * sizeof *executable->run.needed);
+    memset(run->needed, 0, plan->slots.count * sizeof *run->needed);
     for (size_t i = plan->launches.count; i-- > 0;) {
         const struct kiln__launch *launch = &plan->launches.items[i];
-        executable->run.left_out[i] = !is_needed(executable, launch);
+        run->left_out[i] = !is_needed(slots->executable, launch);
         for (size_t k = 0; launch->makes && k < launch->arguments.count; k++)
-            if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY &&
-                !executable->run.left_out[i])
-                executable->run.needed[launch->arguments.items[k].slot] = true;
+            if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY && !run->left_out[i])
+                run->needed[launch->arguments.items[k].slot] = true;
     }
-}
-
-/* Whether the run reads what is in the slot. */
-static bool is_read(const struct kiln__executable *executable, uint32_t slot)
-{
-    if (executable->stepped[slot])
-        return true;
-    for (uint32_t u = executable->first_use[slot]; u < executable->first_use[slot + 1]; u++)
-        if (!executable->run.left_out[executable->uses[u].launch])
-            return true;
-    return false;
 }
 
 /* What the slot stands for; NULL: it is memory of the run's. */
