@@ -23,7 +23,7 @@ struct kiln__prepacked_use {
     size_t n_buffers;
     struct kiln__hash128 key;
     size_t bytes;
-    cl_mem memory;                /* retained; NULL: NOT */
+    cl_mem memory;                /* retained; of NOT the run's own: NULL, or the pool's */
     struct kiln__hash128 version; /* of the buffers' content */
 };
 

@@ -111,25 +111,17 @@ static kiln_status place_kept(struct kiln__slot_memory *slots, uint32_t index,
     struct kiln__executable *executable = slots->executable;
     const struct kiln__slot *slot = &executable->plan->slots.items[index];
     struct kiln__prepacked_use *use = kiln__vector_push(&slots->kept);
-    cl_mem *made = kiln__vector_push(&slots->made);
-    executable->run.ready[index] = false;
-    if (made)
-        *made = NULL;
-    if (!use || !made) {
-        slots->kept.count -= use != NULL;
+    kiln_status status = KILN_OK;
+    if (!use)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
-    }
     use->key = slot->key;
     use->bytes = slot->bytes;
     if (!slots->keeps_nothing && find_sources(slots, slot, use))
         kiln__prepacked_take(use, slots->stream->pool);
+    if (!use->memory)
+        status = kiln__pool_take(slots->stream->pool, slot->bytes, &use->memory, error);
     executable->run.ready[index] = use->state == KILN__PREPACKED_READY;
     executable->run.memory[index] = use->memory;
-    if (use->memory)
-        return KILN_OK;
-    slots->kept.count--;
-    kiln_status status = kiln__pool_take(slots->stream->pool, slot->bytes, made, error);
-    executable->run.memory[index] = *made;
     return status;
 }
 
@@ -318,6 +310,14 @@ static kiln_status settle_memory(struct kiln__slot_memory *slots, struct kiln__e
     return status ? status : hold_deliveries(slots, error);
 }
 
+static void give_kept(struct kiln__prepacked_use *use, struct kiln__pool *pool)
+{
+    if (use->state == KILN__PREPACKED_NOT)
+        kiln__pool_give(pool, use->memory);
+    else
+        kiln__prepacked_give(use);
+}
+
 void kiln__slot_memory_give_back(struct kiln__slot_memory *slots)
 {
     struct kiln__pool *pool = slots->stream->pool;
@@ -327,16 +327,13 @@ void kiln__slot_memory_give_back(struct kiln__slot_memory *slots)
     for (size_t i = 0; i < slots->wrappers.count; i++)
         clReleaseMemObject(slots->wrappers.items[i].memory);
     for (size_t i = 0; i < slots->kept.count; i++)
-        kiln__prepacked_give(&slots->kept.items[i]);
-    for (size_t i = 0; i < slots->made.count; i++)
-        kiln__pool_give(pool, slots->made.items[i]);
+        give_kept(&slots->kept.items[i], pool);
     for (size_t i = 0; i < slots->held.count; i++)
         kiln__backing_release(slots->held.items[i]);
     kiln__vector_free(&slots->held);
     kiln__vector_free(&slots->bounces);
     kiln__vector_free(&slots->wrappers);
     kiln__vector_free(&slots->kept);
-    kiln__vector_free(&slots->made);
     slots->arena = NULL;
     slots->maps_back = 0;
 }

@@ -30,7 +30,6 @@ struct kiln__slot_memory {
     size_t maps_back;                 /* those of results */
     KILN__VECTOR(kiln_buffer *) held; /* whose memory stays until the run is enqueued */
     KILN__VECTOR(struct kiln__prepacked_use) kept;
-    KILN__VECTOR(cl_mem) made; /* pool memory for what could be kept and is not */
     bool keeps_nothing;
 };
 
