@@ -258,8 +258,8 @@ store_sources = \
 programs_sources = \
 	lib/programs/build.c \
 	lib/programs/build.h \
-	lib/programs/compile_job.c \
-	lib/programs/compile_job.h \
+	lib/programs/compile_queue.c \
+	lib/programs/compile_queue.h \
 	lib/programs/compile_workers.c \
 	lib/programs/compile_workers.h \
 	lib/programs/compiler_guard.c \

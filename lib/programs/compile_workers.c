@@ -1,234 +1,293 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Distribution of missing programs over worker processes, and polling of their answers. */
+/* Start of worker processes, waiting for what they do, and their end. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* posix_spawn_file_actions_addclosefrom_np */
+#endif
 #include "programs/compile_workers.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "programs/compile_job.h"
 #include "programs/program_state.h"
 #include "programs/store_thread.h"
 #include "util/clock.h"
+#include "util/environment.h"
+#include "util/log.h"
 
-/* One process, and what it is given. */
-struct party {
-    struct kiln__text jobs;
-    size_t count, weight; /* bytes of text, which say how long it takes */
-};
+#define SECOND (1000 * KILN__MS)
+
+/* A program needs some milliseconds to begin, and more on a machine that has no time. */
+#define LONGEST_START_NS SECOND
+
+/* One that somebody waits for finds the driver sooner than others, who take turns. */
+#define LONGEST_HURRIED_START_NS (10 * SECOND)
+
+/* Guards `answers` where one thread stops what another one listens to. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 bool kiln__compile_workers_is_possible(const struct kiln__programs *programs)
 {
     return kiln__store_writes(programs->store) && kiln__store_thread_folder(programs->storing);
 }
 
-/* ---- what is missing ---- */
+/* ---- one process ---- */
 
-/* In memory and on disk there is no need for it. */
-static bool is_missing(struct kiln__programs *programs, const struct kiln__program_wish *wish,
-                       const struct kiln__key *key)
+/* The program's own path; in a build folder the environment names it. */
+static const char *path_of_program(void)
 {
-    struct kiln__loaded loaded;
-    if (kiln__programs_has(programs, wish->name, wish->name_length))
-        return false;
-    bool there = kiln__store_get(programs->store, key, &loaded);
-    if (there)
-        kiln__store_unload(&loaded);
-    return !there;
+    const char *path = kiln__environment("KILN_STORE_PROGRAM");
+    return path ? path : KILN_STORE_PROGRAM;
 }
 
-static void add_missing(struct kiln__programs *programs, const struct kiln__program_wish *wish,
-                        struct kiln__compile_jobs *jobs)
+/* 0 or an errno. None of this process's signals, files and terminal are the other's. */
+static int spawn(int file, int answers, char **environment, pid_t *child)
 {
-    struct kiln__missing *missing = &jobs->items[jobs->count];
-    struct kiln__key key = {0};
-    *missing = (struct kiln__missing){.wish = wish};
-    kiln__program_options(programs, wish->options, &missing->options);
-    if (!missing->options.failed &&
-        kiln__key_make(&programs->shared_key, missing->options.data, wish->source, &key) &&
-        is_missing(programs, wish, &key)) {
-        missing->hash = kiln__hash64(key.bytes, key.length);
-        jobs->count++;
-    } else
-        kiln__text_free(&missing->options);
-    kiln__key_free(&key);
+    char *const arguments[] = {(char *)"kiln-store", NULL};
+    const short flags = POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID;
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    sigset_t all, none;
+    sigfillset(&all);
+    sigemptyset(&none);
+    int error = posix_spawn_file_actions_init(&files);
+    if (error)
+        return error;
+    error = posix_spawnattr_init(&attributes);
+    if (!error) {
+        posix_spawnattr_setsigdefault(&attributes, &all);
+        posix_spawnattr_setsigmask(&attributes, &none);
+        posix_spawnattr_setflags(&attributes, flags);
+        error = posix_spawn_file_actions_adddup2(&files, file, 0);
+    }
+    if (!error)
+        error = posix_spawn_file_actions_adddup2(&files, answers, 1);
+    if (!error)
+        error = posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+    if (!error)
+        error = posix_spawn_file_actions_addclosefrom_np(&files, 3);
+    if (!error)
+        error = posix_spawn(child, path_of_program(), &files, &attributes, arguments, environment);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&files);
+    return error;
 }
 
-/* Without memory there is none. */
-void kiln__compile_jobs_find(struct kiln__programs *programs,
-                             const struct kiln__program_wish *wishes, size_t count,
-                             struct kiln__compile_jobs *jobs)
+/* Whether it ends within LONGEST_START_NS. A program that waits for all its children may have taken
+ * the end along: that is no error. */
+static bool has_ended(pid_t child)
 {
-    *jobs = (struct kiln__compile_jobs){calloc(count, sizeof *jobs->items), 0};
-    for (size_t i = 0; jobs->items && i < count; i++)
-        add_missing(programs, &wishes[i], jobs);
+    const int64_t until = kiln__now() + LONGEST_START_NS;
+    int status;
+    pid_t found;
+    while (!(found = waitpid(child, &status, WNOHANG)) || (found < 0 && errno == EINTR)) {
+        if (kiln__now() >= until)
+            return false;
+        kiln__sleep(KILN__MS);
+    }
+    return true;
 }
 
-void kiln__compile_jobs_drop_last(struct kiln__compile_jobs *jobs)
+/* The work is done by processes of its own, and `child` ends at once: a program that waits for all
+ * its children does not wait for workers. */
+static bool let_go(pid_t child)
 {
-    kiln__text_free(&jobs->items[--jobs->count].options);
+    if (has_ended(child))
+        return true;
+    KILN__LOG(KILN__LOG_WARN, "%s does not go on by itself and is killed", path_of_program());
+    kill(-child, SIGKILL); /* it leads a session */
+    has_ended(child);
+    return false;
 }
 
-void kiln__compile_jobs_free(struct kiln__compile_jobs *jobs)
+/* Answers this end of a socket, or -1. */
+static int start_process(int file)
 {
-    while (jobs->count)
-        kiln__compile_jobs_drop_last(jobs);
-    free(jobs->items);
-    jobs->items = NULL;
-}
-
-/* ---- whose it is ---- */
-
-static void begin_party(struct kiln__programs *programs, struct party *party)
-{
-    const struct kiln__compile_job_head head = {
-        kiln__store_thread_folder(programs->storing),
-        programs->limit,
-        {programs->shared_key.data, programs->shared_key.length},
-        true};
-    kiln__compile_job_write_head(&head, &party->jobs);
-}
-
-/* Kernels of one source go to the same process, which stores one binary for them; else the one
- * with the least to do takes it. */
-static unsigned choose_party(const struct kiln__compile_jobs *jobs, size_t index,
-                             const struct party *parties, unsigned count)
-{
-    unsigned least = 0;
-    for (size_t i = 0; i < index; i++)
-        if (jobs->items[i].hash == jobs->items[index].hash)
-            return jobs->items[i].party;
-    for (unsigned i = 1; i < count; i++)
-        if (parties[i].weight < parties[least].weight)
-            least = i;
-    return least;
-}
-
-static void assign(struct kiln__programs *programs, struct kiln__compile_jobs *jobs, size_t index,
-                   struct party *parties, unsigned count)
-{
-    struct kiln__missing *missing = &jobs->items[index];
-    const struct kiln__program_wish *wish = missing->wish;
-    char variants[KILN__PROGRAM_VARIANTS];
-    const struct kiln__compile_job job = {missing->options.data, wish->source, wish->kernel,
-                                          variants};
-    missing->party = choose_party(jobs, index, parties, count);
-    struct party *party = &parties[missing->party];
-    kiln__program_variants(wish->dimensions, wish->global, wish->local, variants);
-    if (!party->count++)
-        begin_party(programs, party);
-    party->weight += strlen(wish->source);
-    kiln__compile_job_write(&job, &party->jobs);
-}
-
-/* False: there is no use in starting another one. */
-static bool start_party(const struct party *party, struct kiln__compile_worker *started)
-{
+    int sockets[2], error = EPERM;
     pid_t child;
-    int answers = kiln__compile_job_start(&party->jobs, &child);
-    if (answers >= 0 && !kiln__compile_job_let_go(child)) {
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
+        return -1;
+    char **environment = kiln__environment_of_child();
+    int theirs = fcntl(sockets[1], F_DUPFD_CLOEXEC, 3); /* 0, 1 and 2 may be closed here */
+    if (theirs >= 0 && environment)
+        error = spawn(file, theirs, environment, &child);
+    free(environment);
+    if (theirs >= 0)
+        close(theirs);
+    close(sockets[1]);
+    if (error)
+        KILN__LOG(KILN__LOG_WARN, "%s cannot be started: %s", path_of_program(), strerror(error));
+    if (!error && let_go(child))
+        return sockets[0];
+    close(sockets[0]);
+    return -1;
+}
+
+/* ---- all of them ---- */
+
+/* False: nobody is listened to from now on. */
+static bool hold(struct kiln__compile_workers *workers, int answers)
+{
+    pthread_mutex_lock(&mutex);
+    int before = workers->answers;
+    bool holds = answers >= 0 && !workers->stopped;
+    workers->answers = holds ? answers : -1;
+    pthread_mutex_unlock(&mutex);
+    if (before >= 0)
+        close(before);
+    if (answers >= 0 && !holds)
         close(answers);
-        answers = -1;
-    }
-    *started =
-        (struct kiln__compile_worker){.answers = answers, .heard_ms = kiln__now() / KILN__MS};
-    return answers >= 0;
+    return holds;
 }
 
-void kiln__compile_workers_start(struct kiln__programs *programs, struct kiln__compile_jobs *jobs,
-                                 unsigned count, struct kiln__compile_workers *workers)
+/* Workers for the jobs that none has taken yet. */
+static bool start_rest(struct kiln__compile_workers *workers)
 {
-    struct party parties[KILN__MOST_COMPILE_WORKERS] = {0};
-    *workers = (struct kiln__compile_workers){
-        .programs = programs, .parties = count, .asked = jobs->count};
-    for (size_t i = 0; i < jobs->count; i++)
-        assign(programs, jobs, i, parties, count);
-    bool possible = true;
-    for (unsigned i = 0; i < count; i++) {
-        workers->party[i].answers = -1;
-        if (parties[i].count && possible)
-            possible = start_party(&parties[i], &workers->party[i]);
-        kiln__text_free(&parties[i].jobs);
-    }
+    struct kiln__compile_head *head = workers->head;
+    workers->begun = atomic_load(&head->next);
+    unsigned left = head->jobs - workers->begun;
+    head->workers = left < workers->count ? left : workers->count;
+    workers->heard = false;
+    workers->heard_at = kiln__now();
+    return hold(workers, start_process(workers->file));
 }
 
-/* ---- what becomes of it ---- */
-
-/* What is left of the time within which it has to say something. */
-static int patience_ms(const struct kiln__compile_worker *party)
+bool kiln__compile_workers_start(struct kiln__compile_workers *workers,
+                                 struct kiln__programs *programs, unsigned count, bool hurry)
 {
-    int64_t longest = (party->ready ? KILN__JOB_SILENCE : KILN__JOB_SOON) * INT64_C(1000);
-    int64_t left = party->heard_ms + longest - kiln__now() / KILN__MS;
+    workers->programs = programs;
+    workers->count = count;
+    workers->answers = workers->file = -1;
+    if (!getauxval(AT_SECURE) && workers->jobs.texts.count)
+        workers->file = kiln__compile_jobs_share(
+            &workers->jobs, kiln__store_thread_folder(programs->storing), &programs->shared_key,
+            programs->limit, hurry, &workers->head, &workers->length);
+    return workers->file >= 0 && start_rest(workers);
+}
+
+static void add_wish(struct kiln__compile_workers *workers, const struct kiln__programs *programs,
+                     const struct kiln__program_wish *wish)
+{
+    struct kiln__text options = {0};
+    char variants[KILN__PROGRAM_VARIANTS];
+    kiln__program_options(programs, wish->options, &options);
+    kiln__program_variants(wish->dimensions, wish->global, wish->local, variants);
+    if (options.failed)
+        workers->jobs.failed = true;
+    else
+        kiln__compile_jobs_add(
+            &workers->jobs,
+            &(struct kiln__compile_job){options.data, wish->source, wish->kernel, variants});
+    kiln__text_free(&options);
+}
+
+void kiln__compile_workers_start_wishes(struct kiln__compile_workers *workers,
+                                        struct kiln__programs *programs,
+                                        const struct kiln__missing *missing, unsigned count)
+{
+    for (size_t i = 0; i < missing->count; i++)
+        add_wish(workers, programs, missing->items[i]);
+    kiln__compile_workers_start(workers, programs, count, true);
+}
+
+/* ---- what becomes of jobs ---- */
+
+/* What is left of the time within which they have to say something. */
+static int patience_ms(const struct kiln__compile_workers *workers)
+{
+    int64_t longest = workers->heard || !workers->head->hurry ? KILN__JOB_SILENCE * SECOND
+                                                              : LONGEST_HURRIED_START_NS;
+    int64_t left = (workers->heard_at + longest - kiln__now()) / KILN__MS;
     return left > 0 ? (int)left : 0;
 }
 
-static void take_answers(struct kiln__compile_workers *workers, const char *heard, ssize_t count)
+/* False: all have ended. */
+static bool hear(struct kiln__compile_workers *workers)
 {
-    for (ssize_t i = 0; i < count; i++) {
-        workers->stored += heard[i] == KILN__JOB_STORED;
-        workers->present += heard[i] == KILN__JOB_PRESENT;
-        if (heard[i] == KILN__JOB_STORED)
-            atomic_fetch_add(&workers->programs->stored_by_workers, 1);
-    }
-}
-
-/* False: it has ended, or stalled; what it did not come to nobody has compiled. */
-static bool listen_to(struct kiln__compile_workers *workers, struct kiln__compile_worker *party)
-{
-    char heard[64];
+    char bytes[64];
     ssize_t got = 1;
     while (got > 0 || (got < 0 && errno == EINTR)) {
-        got = recv(party->answers, heard, sizeof heard, MSG_DONTWAIT);
-        if (got <= 0)
-            continue;
-        take_answers(workers, heard, got);
-        party->ready = true;
-        party->heard_ms = kiln__now() / KILN__MS;
+        got = recv(workers->answers, bytes, sizeof bytes, MSG_DONTWAIT);
+        if (got > 0) {
+            workers->heard = true;
+            workers->heard_at = kiln__now();
+        }
     }
-    return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && patience_ms(party);
+    return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
-/* Whether it is at work still; `waits`: until it is not. */
-static bool is_at_work(struct kiln__compile_workers *workers, struct kiln__compile_worker *party,
-                       bool waits)
+/* Whether nothing is open any more. */
+static bool count_outcomes(struct kiln__compile_workers *workers)
 {
-    bool works = party->answers >= 0;
-    if (!works)
+    unsigned counts[KILN__JOB_FAILED + 1] = {0};
+    for (unsigned i = 0; i < workers->head->jobs; i++)
+        counts[kiln__compile_workers_outcome(workers, i)]++;
+    atomic_fetch_add(&workers->programs->stored_by_workers,
+                     counts[KILN__JOB_STORED] - workers->stored);
+    workers->stored = counts[KILN__JOB_STORED];
+    workers->present = counts[KILN__JOB_PRESENT];
+    return !counts[KILN__JOB_OPEN];
+}
+
+/* They took the jobs that they were at along. */
+static bool start_again(struct kiln__compile_workers *workers)
+{
+    unsigned begun = atomic_load(&workers->head->next);
+    return !workers->stopped && begun > workers->begun && begun < workers->head->jobs &&
+           start_rest(workers);
+}
+
+bool kiln__compile_workers_listen(struct kiln__compile_workers *workers, bool waits)
+{
+    if (!workers->head || workers->answers < 0)
         return false;
-    while ((works = listen_to(workers, party)) && waits)
-        poll(&(struct pollfd){.fd = party->answers, .events = POLLIN}, 1, patience_ms(party));
-    if (!works) {
-        close(party->answers);
-        party->answers = -1;
+    if (waits)
+        poll(&(struct pollfd){.fd = workers->answers, .events = POLLIN}, 1, patience_ms(workers));
+    bool live = hear(workers);
+    if (!count_outcomes(workers) && (live ? patience_ms(workers) > 0 : start_again(workers)))
+        return true;
+    return hold(workers, -1);
+}
+
+enum kiln__compile_outcome
+kiln__compile_workers_outcome(const struct kiln__compile_workers *workers, unsigned job)
+{
+    unsigned outcome = atomic_load(&workers->head->outcomes[job]);
+    return outcome <= KILN__JOB_FAILED ? (enum kiln__compile_outcome)outcome : KILN__JOB_FAILED;
+}
+
+bool kiln__compile_workers_have_begun(const struct kiln__compile_workers *workers)
+{
+    return workers->head && atomic_load(&workers->head->next);
+}
+
+void kiln__compile_workers_stop(struct kiln__compile_workers *workers)
+{
+    pthread_mutex_lock(&mutex);
+    workers->stopped = true;
+    if (workers->answers >= 0)
+        shutdown(workers->answers, SHUT_RDWR);
+    pthread_mutex_unlock(&mutex);
+}
+
+void kiln__compile_workers_free(struct kiln__compile_workers *workers)
+{
+    if (workers->head) {
+        if (workers->answers >= 0)
+            close(workers->answers);
+        close(workers->file);
+        munmap(workers->head, workers->length);
     }
-    return works;
-}
-
-static bool are_at_work(struct kiln__compile_workers *workers, bool wait)
-{
-    bool works = false;
-    for (unsigned i = 0; i < workers->parties; i++)
-        works = is_at_work(workers, &workers->party[i], wait) || works;
-    return works;
-}
-
-bool kiln__compile_workers_is_over(struct kiln__compile_workers *workers)
-{
-    return !are_at_work(workers, false);
-}
-
-void kiln__compile_workers_await(struct kiln__compile_workers *workers)
-{
-    are_at_work(workers, true);
-}
-
-void kiln__compile_workers_leave(struct kiln__compile_workers *workers)
-{
-    for (unsigned i = 0; i < workers->parties; i++)
-        if (workers->party[i].answers >= 0)
-            close(workers->party[i].answers);
-    *workers = (struct kiln__compile_workers){.programs = NULL};
+    kiln__compile_jobs_free(&workers->jobs);
+    *workers = (struct kiln__compile_workers){.answers = -1};
 }

@@ -1,59 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compile workers: programs that other processes compile and store (programs/compile_job.h), for
- * drivers that compile in one thread of a process at a time, and for who does not want to wait. */
+/* The client of compile workers: other processes (the program kiln-store), which compile and store
+ * programs.
+ *
+ * Fetching a complete binary from PoCL means more compiling, under a lock that every kernel of the
+ * process waits for. So workers do it: they compile the same source, most of which they find in the
+ * driver's own cache, fetch the binary and store it. They also help where a driver compiles in one
+ * thread of a process at a time, and who does not want to wait.
+ *
+ * Workers share one queue of jobs (programs/compile_queue.h) and one socket, on which each says by
+ * a byte that it has begun or a job is done. They need nothing of the process that asked, and go on
+ * if that one ends or stops listening. If all have ended before the last job was begun, and any had
+ * begun one, others are started for the rest. */
 #ifndef KILN_PROGRAMS_COMPILE_WORKERS_H
 #define KILN_PROGRAMS_COMPILE_WORKERS_H
 
+#include "programs/compile_queue.h"
 #include "programs/program.h"
-#include "util/text.h"
 
 #define KILN__MOST_COMPILE_WORKERS 64
 
-/* What is missing, and which process has it. */
-struct kiln__compile_jobs {
-    struct kiln__missing {
-        struct kiln__text options;
-        const struct kiln__program_wish *wish;
-        uint64_t hash; /* of the key */
-        unsigned party;
-    } * items;
-    size_t count;
-};
+/* Seconds. A worker that nobody waits for takes its turn, and each of its jobs, for so long at
+ * most; then it ends itself. Workers that are silent for longer have stalled. */
+#define KILN__JOB_SECONDS 120
+#define KILN__JOB_SILENCE (KILN__JOB_SECONDS + 10)
 
-/* Processes at work; used by one thread at a time. They need nobody: who stops listening only does
- * not hear how it ended. Nor are they waited for once they have been silent for too long. */
+/* Used by one thread at a time; {0} before its first job. */
 struct kiln__compile_workers {
-    struct kiln__programs *programs;
-    struct kiln__compile_worker {
-        int answers;      /* -1: it has ended, or could not be started */
-        bool ready;       /* it has begun */
-        int64_t heard_ms; /* when it was started, or has answered last */
-    } party[KILN__MOST_COMPILE_WORKERS];
-    unsigned parties;
-    size_t asked, stored, present; /* programs */
+    struct kiln__compile_jobs jobs;  /* until they are started */
+    struct kiln__programs *programs; /* NULL: not started */
+    struct kiln__compile_head *head; /* shared with the workers; NULL: not started */
+    size_t length;
+    int file, answers; /* the queue; the socket, -1: nobody is listened to */
+    unsigned count;    /* most workers at a time */
+    unsigned begun;    /* jobs taken when they were started */
+    bool heard;
+    int64_t heard_at; /* or started at */
+    unsigned stored, present;
+    atomic_bool stopped;
 };
 
 /* Whether other processes can compile for this one: what they compile is stored. */
 bool kiln__compile_workers_is_possible(const struct kiln__programs *programs);
 
-/* The wishes that neither memory nor the disk cache has; without memory none. To be freed. */
-void kiln__compile_jobs_find(struct kiln__programs *programs,
-                             const struct kiln__program_wish *wishes, size_t count,
-                             struct kiln__compile_jobs *jobs);
-void kiln__compile_jobs_drop_last(struct kiln__compile_jobs *jobs);
-void kiln__compile_jobs_free(struct kiln__compile_jobs *jobs);
+/* Start so many for `workers->jobs`, a second at most. False: none could be started. To be freed in
+ * either case. */
+bool kiln__compile_workers_start(struct kiln__compile_workers *workers,
+                                 struct kiln__programs *programs, unsigned count, bool hurry);
 
-/* Start as many processes, which share the errands. */
-void kiln__compile_workers_start(struct kiln__programs *programs, struct kiln__compile_jobs *jobs,
-                                 unsigned count, struct kiln__compile_workers *workers);
+/* The same for wishes that somebody waits for. */
+void kiln__compile_workers_start_wishes(struct kiln__compile_workers *workers,
+                                        struct kiln__programs *programs,
+                                        const struct kiln__missing *missing, unsigned count);
 
-/* Whether all have ended; it does not wait. */
-bool kiln__compile_workers_is_over(struct kiln__compile_workers *workers);
+/* Hear what has become of jobs; `waits`: until there may be news. False: all is known, or nothing
+ * more will be, since the workers have ended, are silent for too long, or have been stopped. */
+bool kiln__compile_workers_listen(struct kiln__compile_workers *workers, bool waits);
 
-/* Wait for their end. */
-void kiln__compile_workers_await(struct kiln__compile_workers *workers);
+enum kiln__compile_outcome
+kiln__compile_workers_outcome(const struct kiln__compile_workers *workers, unsigned job);
 
-/* Stop listening. */
-void kiln__compile_workers_leave(struct kiln__compile_workers *workers);
+/* Whether any worker has taken a job. */
+bool kiln__compile_workers_have_begun(const struct kiln__compile_workers *workers);
+
+/* Have a thread that listens hear nothing more. Threads: any, while the workers are not freed. */
+void kiln__compile_workers_stop(struct kiln__compile_workers *workers);
+
+/* Stop listening, and forget them. */
+void kiln__compile_workers_free(struct kiln__compile_workers *workers);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many programs at once, before any of them runs. PoCL and NVIDIA's driver compile in one thread of
  * a process at a time: there several processes of kiln's compile and store (see
- * programs/compile_job.h), and this one finds it all on disk. Where a driver is known to bear it,
- * threads of this one do it (Oclgrind crashes); elsewhere a kernel is compiled when it is met.
+ * programs/compile_workers.h), and this one finds it all on disk. Where a driver is known to bear
+ * it, threads of this one do it (Oclgrind crashes); elsewhere a kernel is compiled when it is met.
  *
  * A process takes 0.1 to 0.3 s to begin, and on PoCL does nearly twice the work of a launch. Below
  * six kernels or three cores the batch's own thread is as soon.
@@ -63,6 +63,35 @@ static void compile_here(struct kiln__programs *programs, const struct kiln__pro
         pthread_join(others[--started], NULL);
 }
 
+/* ---- what is missing ---- */
+
+static bool is_on_disk(struct kiln__programs *programs, const struct kiln__program_wish *wish)
+{
+    struct kiln__text options = {0};
+    struct kiln__loaded loaded;
+    struct kiln__key key = {0};
+    kiln__program_options(programs, wish->options, &options);
+    bool there = !options.failed &&
+                 kiln__key_make(&programs->shared_key, options.data, wish->source, &key) &&
+                 kiln__store_get(programs->store, &key, &loaded);
+    if (there)
+        kiln__store_unload(&loaded);
+    kiln__key_free(&key);
+    kiln__text_free(&options);
+    return there;
+}
+
+void kiln__programs_find_missing(struct kiln__programs *programs,
+                                 const struct kiln__program_wish *wishes, size_t count,
+                                 struct kiln__missing *missing)
+{
+    *missing = (struct kiln__missing){calloc(count, sizeof *missing->items), 0};
+    for (size_t i = 0; missing->items && i < count; i++)
+        if (!kiln__programs_has(programs, wishes[i].name, wishes[i].name_length) &&
+            !is_on_disk(programs, &wishes[i]))
+            missing->items[missing->count++] = &wishes[i];
+}
+
 /* ---- both ---- */
 
 /* 0: as many as there are cores for this process; not more than there is to do. */
@@ -83,27 +112,29 @@ static bool is_done_apart(const struct kiln__programs *programs)
 }
 
 /* What is not done then is compiled by this process. */
-static void compile_by_workers(struct kiln__programs *programs, struct kiln__compile_jobs *jobs,
+static void compile_by_workers(struct kiln__programs *programs, const struct kiln__missing *missing,
                                unsigned threads)
 {
-    struct kiln__compile_workers workers;
-    kiln__compile_workers_start(programs, jobs, threads, &workers);
-    kiln__compile_workers_await(&workers);
-    KILN__LOG(KILN__LOG_INFO, "%zu of %zu kernels were compiled and stored beforehand",
-              workers.stored, workers.asked);
+    struct kiln__compile_workers workers = {0};
+    kiln__compile_workers_start_wishes(&workers, programs, missing, threads);
+    while (kiln__compile_workers_listen(&workers, true))
+        continue;
+    KILN__LOG(KILN__LOG_INFO, "%u of %zu kernels were compiled and stored beforehand",
+              workers.stored, workers.jobs.texts.count);
+    kiln__compile_workers_free(&workers);
 }
 
 void kiln__programs_prepare(struct kiln__programs *programs,
                             const struct kiln__program_wish *wishes, size_t count, unsigned threads)
 {
-    struct kiln__compile_jobs jobs = {0};
+    struct kiln__missing missing;
     if (!count || programs->compile == KILN_COMPILE_NEVER)
         return;
     threads = count_threads(threads, count);
     if (is_done_apart(programs)) {
-        kiln__compile_jobs_find(programs, wishes, count, &jobs);
-        compile_by_workers(programs, &jobs, threads);
-        kiln__compile_jobs_free(&jobs);
+        kiln__programs_find_missing(programs, wishes, count, &missing);
+        compile_by_workers(programs, &missing, threads);
+        free(missing.items);
     }
     compile_here(programs, wishes, count, threads);
     kiln__programs_sync(programs);
@@ -113,8 +144,8 @@ void kiln__programs_prepare(struct kiln__programs *programs,
  * twice what a launch needs: three of them, with two kernels each, are sooner than this one. Each
  * has some of a GPU's memory. */
 #define LEAST_EACH 2
-#define LEAST_PARTIES 3
-#define MOST_PARTIES 8
+#define LEAST_WORKERS 3
+#define MOST_WORKERS 8
 
 /* A driver that has its own cache of what was compiled before needs less for a kernel. */
 #define CACHED_NS 35000000
@@ -133,15 +164,15 @@ static bool is_slow(struct kiln__programs *programs, const struct kiln__program_
 static void meet_apart(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
                        size_t count)
 {
-    struct kiln__compile_jobs jobs;
-    kiln__compile_jobs_find(programs, wishes, count, &jobs);
-    unsigned threads = count_threads(0, jobs.count / LEAST_EACH);
-    threads = threads > MOST_PARTIES ? MOST_PARTIES : threads;
-    if (threads >= LEAST_PARTIES && is_slow(programs, jobs.items[jobs.count - 1].wish)) {
-        kiln__compile_jobs_drop_last(&jobs);
-        compile_by_workers(programs, &jobs, threads);
+    struct kiln__missing missing;
+    kiln__programs_find_missing(programs, wishes, count, &missing);
+    unsigned threads = count_threads(0, missing.count / LEAST_EACH);
+    threads = threads > MOST_WORKERS ? MOST_WORKERS : threads;
+    if (threads >= LEAST_WORKERS && is_slow(programs, missing.items[missing.count - 1])) {
+        missing.count--;
+        compile_by_workers(programs, &missing, threads);
     }
-    kiln__compile_jobs_free(&jobs);
+    free(missing.items);
 }
 
 void kiln__programs_meet(struct kiln__programs *programs, const struct kiln__program_wish *wishes,

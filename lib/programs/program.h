@@ -74,6 +74,16 @@ struct kiln__program_wish {
     const size_t *global, *local;
 };
 
+/* The wishes that neither memory nor the disk cache has; without memory none. Owner of `items`: the
+ * caller, free(). */
+struct kiln__missing {
+    const struct kiln__program_wish **items;
+    size_t count;
+};
+void kiln__programs_find_missing(struct kiln__programs *programs,
+                                 const struct kiln__program_wish *wishes, size_t count,
+                                 struct kiln__missing *missing);
+
 /* Have programs compiled side by side on `threads` threads (0: as many as there are cores) and
  * stored, before the first launch where that can be. An error comes when the program is got. */
 void kiln__programs_prepare(struct kiln__programs *programs,

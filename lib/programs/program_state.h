@@ -47,7 +47,8 @@ struct kiln__program {
     char *options, *source; /* until it is stored, where another process compiles them again */
     void *binary;           /* until it is stored, where it was complete once it was built */
     size_t binary_length;
-    char variants[KILN__PROGRAM_VARIANTS]; /* see programs/compile_job.h */
+    char variants[KILN__PROGRAM_VARIANTS]; /* see programs/compile_queue.h */
+    unsigned job;                          /* the storing's number for it */
     struct kiln__lock lock;
 };
 

@@ -8,25 +8,18 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "programs/compile_job.h"
+#include "programs/compile_workers.h"
 #include "programs/fetch_interlock.h"
 #include "programs/store_entry.h"
 #include "util/clock.h"
 #include "util/environment.h"
 #include "util/log.h"
 
-#define MS INT64_C(1000000)
-#define GATHER_NS (100 * MS) /* kernels of one batch go to one process */
-#define GATHER_MOST_NS (1000 * MS)
-#define LONGEST_END_NS (1000 * MS)
-
-/* In the order in which they were added. */
-struct list {
-    struct kiln__program *first, *last;
-};
+#define GATHER_NS (100 * KILN__MS) /* kernels of one batch go to one process */
+#define GATHER_MOST_NS (1000 * KILN__MS)
+#define LONGEST_END_NS (1000 * KILN__MS)
 
 struct kiln__store_thread {
     struct kiln__programs *programs;
@@ -39,12 +32,12 @@ struct kiln__store_thread {
      * process's, or it is time to hurry or end. */
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    struct list waiting; /* for the thread */
-    struct list kept;    /* by nobody but who waits: no process can be started */
+    struct kiln__program *waiting; /* for the thread, or without a process for who waits */
+    struct kiln__program **last;   /* where the next one is put */
     int64_t first_added, last_added;
     uint64_t added, settled, left;
     unsigned hurries;
-    int answers; /* of the other process; -1: none is waited for */
+    struct kiln__compile_workers *workers; /* that are listened to */
     bool started, ending, giving_up, ended, joined;
     bool no_process; /* none can be started */
 };
@@ -54,34 +47,27 @@ static pthread_mutex_t all_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct kiln__store_thread *all;
 static pid_t process;
 
-/* The mutex is held. False: it is `until`. */
-static bool wait_until(struct kiln__store_thread *storing, int64_t until)
-{
-    return kiln__cond_wait_until(&storing->changed, &storing->mutex, until) != ETIMEDOUT;
-}
-
 static bool is_late(const struct kiln__store_thread *storing)
 {
     return storing->programs->device.traits->late_binary;
 }
 
-/* ---- lists ---- */
-
-static void store_thread_append(struct list *list, struct kiln__program *first,
-                                struct kiln__program *last)
+/* The mutex is held. */
+static void add_last(struct kiln__store_thread *storing, struct kiln__program *program)
 {
-    if (list->first)
-        list->last->next_to_store = first;
-    else
-        list->first = first;
-    list->last = last;
-    last->next_to_store = NULL;
+    *storing->last = program;
+    storing->last = &program->next_to_store;
+    program->next_to_store = NULL;
+    storing->added++;
+    pthread_cond_broadcast(&storing->changed);
 }
 
-static struct kiln__program *take_all(struct list *list)
+/* The mutex is held. */
+static struct kiln__program *take_all(struct kiln__store_thread *storing)
 {
-    struct kiln__program *first = list->first;
-    list->first = list->last = NULL;
+    struct kiln__program *first = storing->waiting;
+    storing->waiting = NULL;
+    storing->last = &storing->waiting;
     return first;
 }
 
@@ -115,116 +101,80 @@ static void settle_all(struct kiln__store_thread *storing, struct kiln__program 
 
 /* ---- in another process ---- */
 
-static int start_process(struct kiln__store_thread *storing, const struct kiln__program *list,
-                         bool hurry, pid_t *child)
-{
-    const struct kiln__text *shared = &storing->programs->shared_key;
-    const struct kiln__compile_job_head head = {
-        storing->folder, storing->programs->limit, {shared->data, shared->length}, hurry};
-    struct kiln__text jobs = {0};
-    kiln__compile_job_write_head(&head, &jobs);
-    for (; list; list = list->next_to_store) {
-        const struct kiln__compile_job job = {list->options, list->source, list->kernel,
-                                              list->variants};
-        kiln__compile_job_write(&job, &jobs);
-    }
-    int answers = kiln__compile_job_start(&jobs, child);
-    kiln__text_free(&jobs);
-    return answers;
-}
-
-/* Answers the programs that the process did not come to. */
-static struct kiln__program *take_answers(struct kiln__store_thread *storing, int answers,
-                                          struct kiln__program *list)
-{
-    char answer;
-    while (list && (answer = kiln__compile_job_listen(answers, KILN__JOB_SILENCE))) {
-        struct kiln__program *next = list->next_to_store;
-        if (answer == KILN__JOB_STORED)
-            atomic_fetch_add(&storing->programs->stored_by_workers, 1);
-        else if (answer != KILN__JOB_PRESENT)
-            kiln__store_failed(storing->programs->store);
-        store_thread_settle(storing, list,
-                            answer == KILN__JOB_STORED    ? STORED
-                            : answer == KILN__JOB_PRESENT ? PRESENT
-                                                          : FAILED);
-        list = next;
-    }
-    return list;
-}
-
-/* Whether somebody waits, and whether he has stopped waiting. */
-static bool is_hurried(struct kiln__store_thread *storing, bool *gives_up)
+static bool is_hurried(struct kiln__store_thread *storing)
 {
     pthread_mutex_lock(&storing->mutex);
     bool hurried = storing->hurries;
-    *gives_up = storing->giving_up;
     pthread_mutex_unlock(&storing->mutex);
     return hurried;
 }
 
-/* False: nobody waits for answers any more. */
-static bool hold_answers(struct kiln__store_thread *storing, int answers)
+/* From now on who ends may stop them. False: nobody waits for storing any more. */
+static bool hold_workers(struct kiln__store_thread *storing, struct kiln__compile_workers *workers)
 {
     pthread_mutex_lock(&storing->mutex);
     bool waits = !storing->giving_up;
-    storing->answers = answers;
+    storing->workers = workers;
     pthread_cond_broadcast(&storing->changed);
     pthread_mutex_unlock(&storing->mutex);
     return waits;
 }
 
-static void drop_answers(struct kiln__store_thread *storing, int answers)
+/* `lost`: the workers have ended, and took along what they were at. Answers the programs that
+ * nothing is known of yet. */
+static struct kiln__program *settle_known(struct kiln__store_thread *storing,
+                                          const struct kiln__compile_workers *workers, bool lost,
+                                          struct kiln__program *list)
 {
-    pthread_mutex_lock(&storing->mutex);
-    storing->answers = -1;
-    pthread_mutex_unlock(&storing->mutex);
-    close(answers);
-}
-
-/* Whether it begins with its errands. */
-static bool is_ready(struct kiln__store_thread *storing, int answers, pid_t child)
-{
-    bool waits = hold_answers(storing, answers);
-    return kiln__compile_job_let_go(child) && waits &&
-           kiln__compile_job_listen(answers, KILN__JOB_SILENCE) == KILN__JOB_READY;
-}
-
-/* Answers the programs that are still to be stored, if no process can do it. One that ends in the
- * middle takes the program that it was at along, and another one goes on with the rest. */
-static struct kiln__program *store_apart(struct kiln__store_thread *storing,
-                                         struct kiln__program *list)
-{
-    bool gives_up;
-    while (list) {
-        pid_t child;
-        bool hurry = is_hurried(storing, &gives_up);
-        int answers = start_process(storing, list, hurry, &child);
-        if (answers < 0)
-            return list;
-        bool ready = is_ready(storing, answers, child);
-        if (ready)
-            list = take_answers(storing, answers, list);
-        drop_answers(storing, answers);
-        is_hurried(storing, &gives_up);
-        if (gives_up) {
-            KILN__LOG(KILN__LOG_INFO, "the rest is left to a process of its own");
-            settle_all(storing, list, LEFT);
-            return NULL;
+    struct kiln__program **at = &list, *program;
+    while ((program = *at)) {
+        enum kiln__compile_outcome outcome = kiln__compile_workers_outcome(workers, program->job);
+        if (outcome == KILN__JOB_OPEN && !lost) {
+            at = &program->next_to_store;
+            continue;
         }
-        if (!ready) {
-            KILN__LOG(KILN__LOG_WARN, "the process that stores kernels could not begin");
-            return list;
-        }
-        if (list) {
-            struct kiln__program *next = list->next_to_store;
-            KILN__LOG(KILN__LOG_INFO, "the process that stores kernels ended at %s", list->kernel);
+        *at = program->next_to_store;
+        if (outcome == KILN__JOB_OPEN || outcome == KILN__JOB_FAILED)
             kiln__store_failed(storing->programs->store);
-            store_thread_settle(storing, list, FAILED);
-            list = next;
-        }
+        store_thread_settle(storing, program,
+                            outcome == KILN__JOB_STORED    ? STORED
+                            : outcome == KILN__JOB_PRESENT ? PRESENT
+                                                           : FAILED);
     }
+    return list;
+}
+
+static struct kiln__program *await_workers(struct kiln__store_thread *storing,
+                                           struct kiln__compile_workers *workers,
+                                           struct kiln__program *list)
+{
+    bool waits = hold_workers(storing, workers);
+    while (waits && kiln__compile_workers_listen(workers, true))
+        list = settle_known(storing, workers, false, list);
+    waits = hold_workers(storing, NULL);
+    list = settle_known(storing, workers, waits && kiln__compile_workers_have_begun(workers), list);
+    if (waits && list)
+        KILN__LOG(KILN__LOG_WARN, "the process that stores kernels could not begin");
+    if (waits || !list)
+        return list;
+    KILN__LOG(KILN__LOG_INFO, "the rest is left to a process of its own");
+    settle_all(storing, list, LEFT);
     return NULL;
+}
+
+/* Answers the programs that are still to be stored, if no process can do it. */
+static struct kiln__program *store_by_worker(struct kiln__store_thread *storing,
+                                             struct kiln__program *list)
+{
+    struct kiln__compile_workers workers = {0};
+    for (struct kiln__program *each = list; each; each = each->next_to_store)
+        each->job = kiln__compile_jobs_add(
+            &workers.jobs,
+            &(struct kiln__compile_job){each->options, each->source, each->kernel, each->variants});
+    if (kiln__compile_workers_start(&workers, storing->programs, 1, is_hurried(storing)))
+        list = await_workers(storing, &workers, list);
+    kiln__compile_workers_free(&workers);
+    return list;
 }
 
 /* ---- in this one ---- */
@@ -262,42 +212,43 @@ static void store_each(struct kiln__store_thread *storing, struct kiln__program 
     }
 }
 
-/* Until somebody waits for it: see kiln__store_thread_sync(). */
-static void keep_for_later(struct kiln__store_thread *storing, struct kiln__program *list)
+/* Until somebody waits for them: see kiln__store_thread_sync(). */
+static void put_back(struct kiln__store_thread *storing, struct kiln__program *list)
 {
     pthread_mutex_lock(&storing->mutex);
+    storing->no_process = true;
     for (struct kiln__program *next; list; list = next) {
         next = list->next_to_store;
-        store_thread_append(&storing->kept, list, list);
+        storing->added--;
+        add_last(storing, list);
     }
-    pthread_cond_broadcast(&storing->changed);
     pthread_mutex_unlock(&storing->mutex);
 }
 
 /* ---- the thread ---- */
 
-static int64_t gathered_at(const struct kiln__store_thread *storing)
-{
-    int64_t soon = storing->last_added + GATHER_NS;
-    int64_t latest = storing->first_added + GATHER_MOST_NS;
-    return soon < latest ? soon : latest;
-}
-
 /* More may come right away, as from a batch that runs for the first time. The mutex is held. */
 static void store_thread_gather(struct kiln__store_thread *storing)
 {
-    while (!storing->hurries && !storing->ending && kiln__now() < gathered_at(storing))
-        wait_until(storing, gathered_at(storing));
+    int64_t until = KILN__NEVER;
+    while (!storing->hurries && !storing->ending && kiln__now() < until) {
+        int64_t soon = storing->last_added + GATHER_NS;
+        int64_t latest = storing->first_added + GATHER_MOST_NS;
+        until = soon < latest ? soon : latest;
+        kiln__cond_wait_until(&storing->changed, &storing->mutex, until);
+    }
 }
 
 /* All that has gathered, or NULL when it is time to end. The mutex is held. */
 static struct kiln__program *store_thread_take(struct kiln__store_thread *storing)
 {
-    while (!storing->waiting.first && !storing->ending)
+    while (!storing->ending && (!storing->waiting || storing->no_process))
         pthread_cond_wait(&storing->changed, &storing->mutex);
-    if (storing->waiting.first && is_late(storing) && !storing->no_process)
+    if (storing->no_process)
+        return NULL;
+    if (storing->waiting && is_late(storing))
         store_thread_gather(storing);
-    return take_all(&storing->waiting);
+    return take_all(storing);
 }
 
 static void *store_thread_work(void *user)
@@ -309,12 +260,8 @@ static void *store_thread_work(void *user)
         pthread_mutex_unlock(&storing->mutex);
         if (!is_late(storing))
             store_each(storing, list, write_fetched);
-        else {
-            if (!storing->no_process)
-                list = store_apart(storing, list);
-            storing->no_process |= list != NULL;
-            keep_for_later(storing, list);
-        }
+        else if ((list = store_by_worker(storing, list)))
+            put_back(storing, list);
         pthread_mutex_lock(&storing->mutex);
     }
     storing->ended = true;
@@ -344,49 +291,37 @@ static bool waits_for_all(void)
     return kiln__environment("KILN_CACHE_WAIT");
 }
 
-/* Whether nothing is lost if the process ends now. The mutex is held. */
-static bool is_done(const struct kiln__store_thread *storing, bool forever)
+/* Whether nothing is lost if it stops now. The mutex is held. */
+static bool is_done(const struct kiln__store_thread *storing)
 {
     return !storing->started || storing->ended ||
-           (!forever && storing->answers >= 0 && !storing->waiting.first);
+           (storing->giving_up && storing->workers && !storing->waiting);
 }
 
 /* Has the thread end; from then on nothing is added. What a process has been given it goes on with.
- * The mutex is held. */
-static void store_thread_stop(struct kiln__store_thread *storing)
-{
-    storing->ending = storing->giving_up = true;
-    if (storing->answers >= 0)
-        shutdown(storing->answers, SHUT_RDWR);
-    pthread_cond_broadcast(&storing->changed);
-}
-
-static void store_thread_join(struct kiln__store_thread *storing)
-{
-    bool joins = storing->started && !storing->joined;
-    storing->joined = true;
-    if (joins)
-        pthread_join(storing->thread, NULL);
-}
-
-/* At the end of the process: whatever the thread may be waiting for then, it stays there. It calls
- * nothing that is taken down. */
-static void end_late(struct kiln__store_thread *storing)
+ * At the end of the process (`last`), whatever the thread may be waiting for after the time that it
+ * has, it stays there: it calls nothing that is taken down. */
+static void store_thread_end(struct kiln__store_thread *storing, bool last)
 {
     bool forever = waits_for_all();
-    int64_t until = kiln__now() + LONGEST_END_NS;
+    if (forever && !last)
+        kiln__store_thread_sync(storing);
+    int64_t until = forever && last ? KILN__NEVER : kiln__now() + LONGEST_END_NS;
     pthread_mutex_lock(&storing->mutex);
     storing->ending = true;
-    storing->hurries += forever;
-    storing->giving_up = is_late(storing) && !forever;
+    storing->hurries += forever || !last;
+    storing->giving_up = last && !forever && is_late(storing);
     pthread_cond_broadcast(&storing->changed);
-    while (!is_done(storing, forever) && (forever || kiln__now() < until))
-        wait_until(storing, forever ? kiln__now() + LONGEST_END_NS : until);
-    store_thread_stop(storing);
-    bool ended = storing->ended;
+    while (!is_done(storing) && kiln__now() < until)
+        kiln__cond_wait_until(&storing->changed, &storing->mutex, until);
+    storing->giving_up = true;
+    if (storing->workers)
+        kiln__compile_workers_stop(storing->workers);
+    bool joins = storing->started && !storing->joined && (storing->ended || !last);
+    storing->joined |= joins;
     pthread_mutex_unlock(&storing->mutex);
-    if (ended)
-        store_thread_join(storing);
+    if (joins)
+        pthread_join(storing->thread, NULL);
 }
 
 static void end_all(void)
@@ -395,7 +330,7 @@ static void end_all(void)
         return;
     pthread_mutex_lock(&all_mutex);
     for (struct kiln__store_thread *storing = all; storing; storing = storing->next)
-        end_late(storing);
+        store_thread_end(storing, true);
     pthread_mutex_unlock(&all_mutex);
 }
 
@@ -404,25 +339,6 @@ void kiln__store_thread_guard_exit(enum kiln__store_thread_guard after)
     static atomic_uint guarded;
     if (!(atomic_fetch_or(&guarded, after) & after))
         atexit(end_all);
-}
-
-/* With its context. */
-static void store_thread_end(struct kiln__store_thread *storing)
-{
-    bool forever = waits_for_all();
-    int64_t until = kiln__now() + LONGEST_END_NS;
-    if (forever)
-        kiln__store_thread_sync(storing);
-    pthread_mutex_lock(&storing->mutex);
-    storing->ending = true;
-    storing->hurries++;
-    pthread_cond_broadcast(&storing->changed);
-    while (storing->started && !storing->ended && kiln__now() < until)
-        wait_until(storing, until);
-    store_thread_stop(storing);
-    pthread_mutex_unlock(&storing->mutex);
-    store_thread_join(storing);
-    settle_all(storing, take_all(&storing->kept), LEFT);
 }
 
 /* ---- from outside ---- */
@@ -448,9 +364,9 @@ struct kiln__store_thread *kiln__store_thread_create(struct kiln__programs *prog
     }
     storing->programs = programs;
     storing->folder = realpath(folder, path) ? strdup(path) : NULL;
-    storing->no_process = !storing->folder;
+    storing->no_process = !storing->folder && is_late(storing);
+    storing->last = &storing->waiting;
     storing->pid = getpid();
-    storing->answers = -1;
     pthread_mutex_lock(&all_mutex);
     process = storing->pid;
     storing->next = all;
@@ -476,7 +392,8 @@ void kiln__store_thread_destroy(struct kiln__store_thread *storing)
         return;
     if (storing->pid == getpid()) {
         take_out(storing);
-        store_thread_end(storing);
+        store_thread_end(storing, false);
+        settle_all(storing, take_all(storing), LEFT);
         if (storing->left)
             KILN__LOG(KILN__LOG_INFO, "%llu kernels were not stored when the context ended",
                       (unsigned long long)storing->left);
@@ -495,11 +412,9 @@ bool kiln__store_thread_add(struct kiln__store_thread *storing, struct kiln__pro
     bool runs = !storing->ending && (storing->started || start_thread(storing));
     if (runs) {
         storing->last_added = kiln__now();
-        if (!storing->waiting.first)
+        if (!storing->waiting)
             storing->first_added = storing->last_added;
-        store_thread_append(&storing->waiting, program, program);
-        storing->added++;
-        pthread_cond_broadcast(&storing->changed);
+        add_last(storing, program);
     }
     pthread_mutex_unlock(&storing->mutex);
     return runs;
@@ -514,8 +429,8 @@ void kiln__store_thread_sync(struct kiln__store_thread *storing)
     pthread_cond_broadcast(&storing->changed);
     uint64_t goal = storing->added;
     while (storing->settled < goal && !storing->ended)
-        if (storing->kept.first && !storing->ending) {
-            struct kiln__program *list = take_all(&storing->kept);
+        if (storing->no_process && storing->waiting && !storing->ending) {
+            struct kiln__program *list = take_all(storing);
             pthread_mutex_unlock(&storing->mutex);
             store_each(storing, list, fetch_and_write);
             pthread_mutex_lock(&storing->mutex);

@@ -5,9 +5,9 @@
  * taken down then, whoever still compiles. Where a binary is complete once it is built, who built
  * it has fetched it, and the thread writes it. On devices with late binaries fetching would stop
  * every kernel of the process for as long as the driver compiles: there the thread hands what has
- * gathered to another process (programs/compile_job.h). Where none can be started, who waits for
- * the cache fetches and writes, while nothing is launched (programs/fetch_interlock.h); if nobody
- * does, it is not stored.
+ * gathered to another process (programs/compile_workers.h). Where none can be started, who waits
+ * for the cache fetches and writes, while nothing is launched (programs/fetch_interlock.h); if
+ * nobody does, it is not stored.
  */
 #ifndef KILN_PROGRAMS_STORE_THREAD_H
 #define KILN_PROGRAMS_STORE_THREAD_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Background compilation: a second plan on the generic kernel, and compile jobs for the kernels
- * that are missing.
+/* Background compilation: a second plan on the generic kernel, and workers that compile the
+ * kernels that are missing.
  *
  * Off unless asked for: the generic kernel adds in another order, so that a result's last bits may
  * change once. Each batch changes to its own kernels between two of its runs. Batch-invariant
@@ -27,14 +27,14 @@
 #define MOST_STEPS_CPU ((uint64_t)12000000)
 #define MOST_STEPS_GPU ((uint64_t)3000000)
 
-#define MOST_PARTIES 8
+#define MOST_WORKERS 8
 
 struct search {
     struct kiln__runtime *runtime;
     const struct kiln__plan *plan;
     struct kiln__wishes wishes;
-    struct kiln__compile_jobs jobs; /* of those, what is missing */
-    bool *generic;                  /* per group */
+    struct kiln__missing missing; /* of those */
+    bool *generic;                /* per group */
 };
 
 static bool is_missing(const struct search *search, const struct kiln__launch *launch)
@@ -42,8 +42,8 @@ static bool is_missing(const struct search *search, const struct kiln__launch *l
     struct kiln__text name = {0};
     bool missing = false;
     kiln__codegen_name(search->plan, launch, &name);
-    for (size_t i = 0; i < search->jobs.count && !missing && !name.failed; i++) {
-        const struct kiln__program_wish *wish = search->jobs.items[i].wish;
+    for (size_t i = 0; i < search->missing.count && !missing && !name.failed; i++) {
+        const struct kiln__program_wish *wish = search->missing.items[i];
         missing = wish->name_length == name.length && !memcmp(wish->name, name.data, name.length);
     }
     kiln__text_free(&name);
@@ -108,25 +108,25 @@ static struct kiln__background *make_plan(const struct search *search,
 }
 
 /* A core is left for the runs meanwhile. */
-static unsigned count_parties(size_t jobs)
+static unsigned count_workers(size_t jobs)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t parties = cores > 1 ? (size_t)cores - 1 : 1;
-    parties = parties < jobs ? parties : jobs;
-    return (unsigned)(parties < MOST_PARTIES ? parties : MOST_PARTIES);
+    size_t workers = cores > 1 ? (size_t)cores - 1 : 1;
+    workers = workers < jobs ? workers : jobs;
+    return (unsigned)(workers < MOST_WORKERS ? workers : MOST_WORKERS);
 }
 
 /* Whether the generic kernel itself would have to be compiled: any launch of the plan has it. */
 static bool lacks_generic(const struct search *search, const struct kiln__plan *plan)
 {
     struct kiln__wishes wishes = {0};
-    struct kiln__compile_jobs jobs = {0};
+    struct kiln__missing absent = {0};
     bool lacks = false;
     if (kiln__wishes_list(search->runtime->programs, plan, true, &wishes))
-        kiln__compile_jobs_find(search->runtime->programs, wishes.items, wishes.count, &jobs);
-    for (size_t i = 0; i < jobs.count; i++)
-        lacks = lacks || !strcmp(jobs.items[i].wish->kernel, "kiln_generic");
-    kiln__compile_jobs_free(&jobs);
+        kiln__programs_find_missing(search->runtime->programs, wishes.items, wishes.count, &absent);
+    for (size_t i = 0; i < absent.count; i++)
+        lacks = lacks || !strcmp(absent.items[i]->kernel, "kiln_generic");
+    free(absent.items);
     kiln__wishes_free(&wishes);
     return lacks;
 }
@@ -137,23 +137,24 @@ static struct kiln__background *background_begin(struct search *search,
     struct kiln__programs *programs = search->runtime->programs;
     if (!kiln__wishes_list(programs, search->plan, true, &search->wishes))
         return NULL;
-    kiln__compile_jobs_find(programs, search->wishes.items, search->wishes.count, &search->jobs);
+    kiln__programs_find_missing(programs, search->wishes.items, search->wishes.count,
+                                &search->missing);
     search->generic = calloc(search->plan->fusion.groups.count + 1, sizeof *search->generic);
-    if (!search->generic || search->jobs.count < FEWEST_MISSING ||
+    if (!search->generic || search->missing.count < FEWEST_MISSING ||
         choose_groups(search) < FEWEST_MISSING)
         return NULL;
     struct kiln__background *background = make_plan(search, graph);
     if (!background)
         return NULL;
-    if (search->jobs.count < FEWEST_MISSING_COLD && lacks_generic(search, &background->plan)) {
+    if (search->missing.count < FEWEST_MISSING_COLD && lacks_generic(search, &background->plan)) {
         kiln__background_free(background);
         return NULL;
     }
-    kiln__compile_workers_start(programs, &search->jobs, count_parties(search->jobs.count),
-                                &background->workers);
+    kiln__compile_workers_start_wishes(&background->workers, programs, &search->missing,
+                                       count_workers(search->missing.count));
     KILN__LOG(KILN__LOG_INFO,
               "%zu kernels are compiled in the background of a batch that runs without them",
-              search->jobs.count);
+              search->missing.count);
     return background;
 }
 
@@ -167,7 +168,7 @@ struct kiln__background *kiln__background_begin(struct kiln__runtime *runtime,
     if (kiln__compile_workers_is_possible(runtime->programs) && !graph->batch_invariant &&
         !plan->fusion.graph.rematerialised.count && !runtime->device.traits->no_generic_kernel)
         background = background_begin(&search, graph);
-    kiln__compile_jobs_free(&search.jobs);
+    free(search.missing.items);
     kiln__wishes_free(&search.wishes);
     free(search.generic);
     return background;
@@ -176,15 +177,16 @@ struct kiln__background *kiln__background_begin(struct kiln__runtime *runtime,
 bool kiln__background_is_over(struct kiln__background *background)
 {
     struct kiln__compile_workers *workers = &background->workers;
-    if (background->over || !kiln__compile_workers_is_over(workers))
+    const size_t asked = workers->jobs.texts.count;
+    if (background->over || kiln__compile_workers_listen(workers, false))
         return background->over;
     background->over = true;
-    if (workers->stored + workers->present < workers->asked)
+    if (workers->stored + workers->present < asked)
         KILN__LOG(
             KILN__LOG_WARN,
             "%zu of %zu kernels could not be compiled in the background: the run that is next "
             "compiles them itself",
-            workers->asked - workers->stored - workers->present, workers->asked);
+            asked - workers->stored - workers->present, asked);
     return true;
 }
 
@@ -192,7 +194,7 @@ void kiln__background_free(struct kiln__background *background)
 {
     if (!background)
         return;
-    kiln__compile_workers_leave(&background->workers);
+    kiln__compile_workers_free(&background->workers);
     kiln__plan_free(&background->plan);
     free(background);
 }
