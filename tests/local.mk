@@ -12,9 +12,9 @@ criterion_tests = \
 	tests/store/test_cache_catalog \
 	tests/programs/test_cache_edit \
 	tests/store/test_cache_entry \
-	tests/programs/test_cache_compile_job \
 	tests/programs/test_cache_processes \
 	tests/programs/test_cache_program \
+	tests/programs/test_compile_workers \
 	tests/store/test_cache_store \
 	tests/nn/test_channels \
 	tests/session/test_context \
@@ -131,6 +131,7 @@ device_tests = \
 	tests/programs/test_background \
 	tests/runtime/test_buffers \
 	tests/programs/test_cache_program \
+	tests/programs/test_compile_workers \
 	tests/nn/test_channels \
 	tests/session/test_context \
 	tests/nn/test_conv \
@@ -200,6 +201,7 @@ thread_tests = \
 	tests/record/test_batch \
 	tests/programs/test_background \
 	tests/programs/test_cache_program \
+	tests/programs/test_compile_workers \
 	tests/runtime/test_events \
 	tests/executor/test_executor \
 	tests/executor/test_executor_contexts \
