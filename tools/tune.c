@@ -238,13 +238,33 @@ static int run_time(const struct request *request)
     return result;
 }
 
+/* The values that a parameter may have on this device; products' kernels with their names. */
+static void list_candidates(const kiln_tunable *tunable)
+{
+    static const char *const products[] = {
+        "",
+#define PRODUCT(name, ...) #name,
+#include "device/kernels.def"
+    };
+    const bool named = !strcmp(tunable->name, "product");
+    for (size_t i = 0; i < tunable->count; i++) {
+        const unsigned value = tunable->candidates[i];
+        printf("%s%u", i ? ", " : " (", value);
+        if (named && value < sizeof products / sizeof *products)
+            printf(" %s", products[value]);
+    }
+    puts(tunable->count ? ")" : "");
+}
+
 static int run_list(kiln_context *context, struct tune_record *record, const char *file)
 {
     (void)context, (void)file;
-    printf("%-12s %8s %8s  %s\n", "parameter", "value", "usual", "what");
-    for (size_t i = 0; i < record->count; i++)
-        printf("%-12s %8u %8u  %s\n", record->tunables[i].name, record->tunables[i].value,
+    printf("%-12s %8s %8s  %s\n", "parameter", "value", "usual", "what (values to choose from)");
+    for (size_t i = 0; i < record->count; i++) {
+        printf("%-12s %8u %8u  %s", record->tunables[i].name, record->tunables[i].value,
                record->tunables[i].usual, record->tunables[i].purpose);
+        list_candidates(&record->tunables[i]);
+    }
     for (size_t i = 0; i < record->works_count; i++) {
         printf("%s:", record->works[i].name);
         for (size_t k = 0; k < record->count; k++)
@@ -429,7 +449,7 @@ int kiln__tool_tune(int argc, char **argv)
         "names.\n"
         "What was not measured yet is measured beside what is best so far.\n"
         "Actions:\n"
-        "  list          the parameters, and what was measured\n"
+        "  list          the parameters, their possible values, and what was measured\n"
         "  export FILE   write them as a text\n"
         "  import FILE   take over those of such a file, made on the same device\n"
         "  clear         go back to the usual ones";

@@ -22,6 +22,8 @@ fi
 check "a kind of kernel that is not tuned" 2 'no such kind of kernel is tuned' 'sort 100'
 check "sizes that are none" 2 'its sizes or words are not understood' 'map 10y'
 check "a list" 0 '^vector ' list
+check "what may be chosen is listed" 0 '^vector .*(.*4.*)$' list
+check "kernels by their names" 0 '^product .*(.*[0-9] \(dots\|rows\),' list
 check "a search without time ends" 0 'candidates are left for the next time' -s 0
 check "and says what is kept" 0 '^kept for this device: the usual values; no others were measured' -s 0
 check "a mistyped action" 2 'there is no action "lsit"; did you mean "list"?' lsit
