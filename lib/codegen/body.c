@@ -295,7 +295,7 @@ void kiln__body_elements(const struct kiln__body *body, const struct kiln__visit
     }
     for (unsigned u = 0; u < count; u++) {
         if (visits[u].only)
-            kiln__code_open(body->code, KILN__IF, "%s", visits[u].only);
+            kiln__code_if(body->code, "%s", visits[u].only);
         for (KILN__EACH_REDUCTION(i, body))
             kiln__body_take(body, i, &visits[u]);
         emit_stores(body, &visits[u]);

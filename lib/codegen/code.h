@@ -15,7 +15,7 @@
 
 enum kiln__code_kind {
     KILN__STATEMENT,
-    KILN__LINE, /* of the preprocessor, or of a file of kernels/: stands as it is */
+    KILN__VERBATIM, /* of the preprocessor, or of a file of kernels/: stands as it is */
     KILN__FUNCTION,
     KILN__BLOCK,
     KILN__FOR,
@@ -40,29 +40,36 @@ struct kiln__code {
     size_t open;                                /* 1 + the node whose block is open; 0: none */
 };
 
-/* Add statements, one per line. An expression may be appended to the words that all of these
- * functions give, which are the last node's until another is added. */
-struct kiln__text *kiln__code_add(struct kiln__code *code, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/* Add text that stands as it is, from the start of a line. */
-struct kiln__text *kiln__code_line(struct kiln__code *code, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/* Open a loop, condition or function: the words are what stands in its parentheses, or the
- * signature. Or one without braces, which the next statement closes. */
-struct kiln__text *kiln__code_open(struct kiln__code *code, enum kiln__code_kind kind,
-                                   const char *format, ...) __attribute__((format(printf, 3, 4)));
-struct kiln__text *kiln__code_single(struct kiln__code *code, enum kiln__code_kind kind,
-                                     const char *format, ...) __attribute__((format(printf, 3, 4)));
-void kiln__code_block(struct kiln__code *code);
+/* Add a node, and open its block if it has one; or, with `single`, a block without braces, which
+ * the next statement closes. Words of a statement with several lines are several statements. An
+ * expression may be appended to the words that are given, which are the last node's until another
+ * is added. */
+struct kiln__text *kiln__code_node(struct kiln__code *code, enum kiln__code_kind kind, bool single,
+                                   const char *format, ...) __attribute__((format(printf, 4, 5)));
 void kiln__code_end(struct kiln__code *code);
+
+/* The words: statements, one per line; what stands as it is, from the start of a line; a signature;
+ * what stands in the parentheses. */
+#define kiln__code_add(code, ...) kiln__code_node(code, KILN__STATEMENT, false, __VA_ARGS__)
+#define kiln__code_line(code, ...) kiln__code_node(code, KILN__VERBATIM, false, __VA_ARGS__)
+#define kiln__code_function(code, ...) kiln__code_node(code, KILN__FUNCTION, false, __VA_ARGS__)
+#define kiln__code_for(code, ...) kiln__code_node(code, KILN__FOR, false, __VA_ARGS__)
+#define kiln__code_while(code, ...) kiln__code_node(code, KILN__WHILE, false, __VA_ARGS__)
+#define kiln__code_if(code, ...) kiln__code_node(code, KILN__IF, false, __VA_ARGS__)
+#define kiln__code_switch(code, ...) kiln__code_node(code, KILN__SWITCH, false, __VA_ARGS__)
+#define kiln__code_case(code, ...) kiln__code_node(code, KILN__CASE, false, __VA_ARGS__)
+#define kiln__code_single(code, kind, ...) kiln__code_node(code, kind, true, __VA_ARGS__)
+#define kiln__code_block(code) kiln__code_node(code, KILN__BLOCK, false, "%s", "")
+
+/* "if (words) break;", or another way to leave. */
+#define kiln__code_leave(code, way, ...)                                                           \
+    (kiln__code_single(code, KILN__IF, __VA_ARGS__), kiln__code_add(code, way))
+
+/* The items of a work-group wait for what the others write to local memory. */
+#define kiln__code_barrier(code) kiln__code_add(code, "barrier(CLK_LOCAL_MEM_FENCE)")
 
 /* The loop that comes next is unrolled so many times; 0: as the compiler likes. */
 void kiln__code_unroll(struct kiln__code *code, unsigned times);
-
-/* The items of a work-group wait for what the others write to local memory. */
-void kiln__code_barrier(struct kiln__code *code);
 
 /* Append the text of the whole tree, and free that. */
 void kiln__code_print(struct kiln__code *code, struct kiln__text *text);

@@ -31,11 +31,11 @@ static void emit_function(const struct kiln__emit *emit, const char *name, unsig
     const struct kiln__group *group = emit->group;
     uint32_t kept = emit->variant->kept;
     struct kiln__type_name type = kiln__emit_type(KILN_F32, width);
-    kiln__code_open(emit->code, KILN__FUNCTION,
-                    "static inline __attribute__((always_inline)) %s\n"
-                    "%s(const %s value, const long batch, const long row, const long column\n"
-                    "EPILOGUE_PARAMETERS)",
-                    type.text, name, type.text);
+    kiln__code_line(emit->code, "static inline __attribute__((always_inline)) %s", type.text);
+    kiln__code_function(emit->code,
+                        "%s(const %s value, const long batch, const long row, const long column\n"
+                        "EPILOGUE_PARAMETERS)",
+                        name, type.text);
     kiln__code_add(emit->code, "const long line = batch * epilogue_m + row");
     kiln__emit_updated(emit);
     size_t first = kiln__group_operand_accesses(group);

@@ -36,8 +36,8 @@ static void generic_text_declare(const struct kiln__emit *emit, kiln_type type, 
 
 static void open_function(const struct kiln__emit *emit, const char *signature, const char *key)
 {
-    kiln__code_open(emit->code, KILN__FUNCTION, "%s", signature);
-    kiln__code_open(emit->code, KILN__SWITCH, "%s", key);
+    kiln__code_function(emit->code, "%s", signature);
+    kiln__code_switch(emit->code, "%s", key);
 }
 
 static void close_function(const struct kiln__emit *emit)
@@ -65,7 +65,7 @@ static void emit_apply(const struct kiln__emit *emit, unsigned op, kiln_type typ
 {
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[op];
     kiln_type result = kiln__types_result(row->types, type);
-    kiln__code_open(emit->code, KILN__CASE, "%u", KILN__GENERIC_KEY(op, type));
+    kiln__code_case(emit->code, "%u", KILN__GENERIC_KEY(op, type));
     for (unsigned k = 0; k < row->arity; k++)
         generic_text_declare(emit, kiln__types_operand(row->types, k, type), (char)('a' + k),
                              (char)('p' + k));
@@ -91,7 +91,7 @@ static void emit_applies(const struct kiln__emit *emit)
 static void emit_conversion(const struct kiln__emit *emit, kiln_type from, kiln_type to,
                             bool saturates)
 {
-    kiln__code_open(emit->code, KILN__CASE, "%d", KILN__GENERIC_CONVERT(to, from, saturates));
+    kiln__code_case(emit->code, "%d", KILN__GENERIC_CONVERT(to, from, saturates));
     generic_text_declare(emit, from, 'a', 'p');
     kiln__emit_convert(declare_result(emit, kiln__emit_type(to, 1).text), from, to, 1, "a",
                        saturates);
@@ -117,7 +117,7 @@ static void emit_load(const struct kiln__emit *emit, kiln_type type)
     struct kiln__phrase pointer = kiln__phrase("((global const %s *)x)", kiln__stored_type(type));
     struct kiln__elements elements = {
         .type = type, .width = 1, .fit = KILN__FIT_LOOSE, .pointer = pointer.text, .offset = "at"};
-    kiln__code_open(emit->code, KILN__CASE, "%d", (int)type);
+    kiln__code_case(emit->code, "%d", (int)type);
     kiln__emit_load(declare_result(emit, kiln__emit_type(type, 1).text), &elements);
     close_case(emit, to_cell(type, "y").text);
 }
@@ -127,7 +127,7 @@ static void emit_store(const struct kiln__emit *emit, kiln_type type)
     struct kiln__phrase pointer = kiln__phrase("((global %s *)x)", kiln__stored_type(type));
     struct kiln__elements elements = {
         .type = type, .width = 1, .fit = KILN__FIT_LOOSE, .pointer = pointer.text, .offset = "at"};
-    kiln__code_open(emit->code, KILN__CASE, "%d", (int)type);
+    kiln__code_case(emit->code, "%d", (int)type);
     generic_text_declare(emit, type, 'a', 'p');
     kiln__emit_store(emit->code, &elements, "a", false);
     kiln__code_add(emit->code, "break");
@@ -159,7 +159,7 @@ static void emit_memory(const struct kiln__emit *emit)
 static void emit_combine(const struct kiln__emit *emit, unsigned op, kiln_type type)
 {
     const struct kiln__reduce_row *row = &kiln__reduce_rows[op];
-    kiln__code_open(emit->code, KILN__CASE, "%u", KILN__GENERIC_KEY(op, type));
+    kiln__code_case(emit->code, "%u", KILN__GENERIC_KEY(op, type));
     generic_text_declare(emit, type, 'a', 'p');
     generic_text_declare(emit, type, 'b', 'q');
     struct kiln__text *text =
@@ -171,7 +171,7 @@ static void emit_combine(const struct kiln__emit *emit, unsigned op, kiln_type t
 static void emit_finish(const struct kiln__emit *emit, unsigned op, kiln_type type)
 {
     struct kiln__phrase count = kiln__phrase("((%s)(count))", kiln__emit_type(type, 1).text);
-    kiln__code_open(emit->code, KILN__CASE, "%u", KILN__GENERIC_KEY(op, type));
+    kiln__code_case(emit->code, "%u", KILN__GENERIC_KEY(op, type));
     generic_text_declare(emit, type, 'a', 'p');
     struct kiln__text *text = declare_result(emit, kiln__emit_type(type, 1).text);
     kiln__emit_expression(text, kiln__reduce_rows[op].finish, "a", NULL, count.text, type, 1);

@@ -11,7 +11,7 @@ static void loops_reduce(struct kiln__body *body);
 /* "for (; i + 16 <= count; i += 16) {" */
 static void open_strip(const struct kiln__body *body, unsigned elements, const char *count)
 {
-    kiln__code_open(body->code, KILN__FOR, "; i + %u <= %s; i += %u", elements, count, elements);
+    kiln__code_for(body->code, "; i + %u <= %s; i += %u", elements, count, elements);
 }
 
 /* As many elements from `from` on as lie along dimension `d` before `to`. */
@@ -34,7 +34,7 @@ static void emit_exchange(const struct kiln__body *body, unsigned lanes)
 {
     if (__builtin_popcount(body->held) > 1)
         kiln__code_unroll(body->code, 1);
-    kiln__code_open(body->code, KILN__FOR, "int other = %u; other; other /= 2", lanes / 2);
+    kiln__code_for(body->code, "int other = %u; other; other /= 2", lanes / 2);
     kiln__body_totals(body, 1, "const $ @_other = across_$(@, other)");
     kiln__body_merge(body, "@", "@_other");
     kiln__code_end(body->code);
@@ -48,7 +48,7 @@ static void emit_shuffled_tree(const struct kiln__body *body)
         emit_exchange(body, lanes < KILN__SHUFFLED ? lanes : KILN__SHUFFLED);
     if (parts < 2)
         return;
-    kiln__code_open(body->code, KILN__IF, "lane %% %d == 0", KILN__SHUFFLED);
+    kiln__code_if(body->code, "lane %% %d == 0", KILN__SHUFFLED);
     kiln__body_totals(body, 1, kiln__phrase("scratch_@[item / %d] = @", KILN__SHUFFLED).text);
     kiln__code_end(body->code);
     kiln__code_barrier(body->code);
@@ -70,8 +70,8 @@ static void emit_tree(const struct kiln__body *body)
     const bool columns = body->variant->kept_mapping == KILN__AXIS_COLUMNS;
     kiln__body_totals(body, 1, "scratch_@[item] = @");
     kiln__code_barrier(body->code);
-    kiln__code_open(body->code, KILN__FOR, "int other = (int)lanes / 2; other; other /= 2");
-    kiln__code_open(body->code, KILN__IF, "lane < other");
+    kiln__code_for(body->code, "int other = (int)lanes / 2; other; other /= 2");
+    kiln__code_if(body->code, "lane < other");
     kiln__body_merge(body, "scratch_@[item]",
                      columns ? "scratch_@[item + other * beside]" : "scratch_@[item + other]");
     kiln__code_end(body->code);
@@ -106,15 +106,14 @@ static void open_long(const struct kiln__body *body, const char *at, const char 
                       const char *end, const char *step)
 {
     kiln__body_long_totals(body, 1);
-    kiln__code_open(body->code, KILN__FOR, "idx %s = %s;;", at, from);
+    kiln__code_for(body->code, "idx %s = %s;;", at, from);
     kiln__code_add(body->code, "const idx stop = min(%s + %s * %d, %s)", at, step, KILN__IN_ONE,
                    end);
 }
 
 static void close_long(const struct kiln__body *body, const char *at, const char *end)
 {
-    kiln__code_single(body->code, KILN__IF, "%s >= %s", at, end);
-    kiln__code_add(body->code, "break");
+    kiln__code_leave(body->code, "break", "%s >= %s", at, end);
     kiln__body_pass_on(body, 1, 0);
     kiln__code_end(body->code);
     kiln__body_take_back(body, 1, 0);
@@ -141,13 +140,13 @@ static void reduce_each(struct kiln__body *body)
         open_long(body, "r", "begin", "end", "1");
     if (shares)
         kiln__code_unroll(body->code, AT_ONCE);
-    kiln__code_open(body->code, KILN__FOR, "%s; r < %s; r++",
-                    adds     ? ""
-                    : shares ? "idx r = begin"
-                             : "idx r = from",
-                    adds     ? "stop"
-                    : shares ? "end"
-                             : "to");
+    kiln__code_for(body->code, "%s; r < %s; r++",
+                   adds     ? ""
+                   : shares ? "idx r = begin"
+                            : "idx r = from",
+                   adds     ? "stop"
+                   : shares ? "end"
+                            : "to");
     kiln__body_reduced_bases(body, r.text);
     kiln__body_element(body, 1, "0", r.text, KILN__TOTALS);
     kiln__code_end(body->code);
@@ -185,15 +184,14 @@ static void emit_parts(const struct kiln__body *body, unsigned unroll)
                    width, unroll * width);
     const bool adds = kiln__body_adds(body);
     if (adds) {
-        kiln__code_open(body->code, KILN__FOR, ";;");
+        kiln__code_for(body->code, ";;");
         kiln__code_add(body->code, "const idx stop = min(i + step * %d, end)", KILN__IN_ONE);
     }
-    kiln__code_open(body->code, KILN__FOR, "; i < %s; i += step", adds ? "stop" : "end");
+    kiln__code_for(body->code, "; i < %s; i += step", adds ? "stop" : "end");
     emit_unrolled(body, unroll, "i", "between");
     kiln__code_end(body->code);
     if (adds) {
-        kiln__code_single(body->code, KILN__IF, "i >= end");
-        kiln__code_add(body->code, "break");
+        kiln__code_leave(body->code, "break", "i >= end");
         kiln__body_pass_on(body, body->variant->vector, unroll);
         kiln__code_end(body->code);
     }
@@ -231,13 +229,12 @@ static void emit_long(const struct kiln__body *body, unsigned unroll)
 {
     unsigned width = body->variant->vector, visit = unroll * width;
     struct kiln__phrase apart = kiln__phrase("%u", width);
-    kiln__code_open(body->code, KILN__FOR, ";;");
+    kiln__code_for(body->code, ";;");
     kiln__code_add(body->code, "const idx stop = min(i + %u, count)", KILN__IN_ONE * visit);
     open_strip(body, visit, "stop");
     emit_unrolled(body, unroll, "i", apart.text);
     kiln__code_end(body->code);
-    kiln__code_single(body->code, KILN__IF, "i + %u > count", visit);
-    kiln__code_add(body->code, "break");
+    kiln__code_leave(body->code, "break", "i + %u > count", visit);
     kiln__body_pass_on(body, width, unroll);
     kiln__code_end(body->code);
 }
@@ -245,7 +242,7 @@ static void emit_long(const struct kiln__body *body, unsigned unroll)
 static void emit_singles(const struct kiln__body *body)
 {
     struct kiln__phrase at = kiln__body_in_order(body, "i", 1, "count");
-    kiln__code_open(body->code, KILN__FOR, "; i < count; i++");
+    kiln__code_for(body->code, "; i < count; i++");
     kiln__body_element(body, 1, at.text, kiln__phrase("r + %s", at.text).text, KILN__TOTALS);
     kiln__code_end(body->code);
 }
@@ -263,18 +260,16 @@ static void emit_ahead(struct kiln__body *body, unsigned unroll)
                    width, width, AHEAD);
     emit_vectors(body, unroll, "lead");
     kiln__code_add(body->code, "i = 0");
-    kiln__code_open(body->code, KILN__WHILE, "i + %d <= whole", 2 * AHEAD);
+    kiln__code_while(body->code, "i + %d <= whole", 2 * AHEAD);
     kiln__online_rescale(body, width, unroll);
-    kiln__code_open(body->code, KILN__FOR, "const idx end = i + %d; i < end; i += %u", AHEAD,
-                    unroll * width);
+    kiln__code_for(body->code, "const idx end = i + %d; i < end; i += %u", AHEAD, unroll * width);
     kiln__online_turn(body);
     emit_unrolled(body, unroll, "i", apart.text);
     kiln__online_turn_back(body);
     emit_unrolled(body, unroll, ahead.text, apart.text);
     kiln__code_end(body->code);
     kiln__code_end(body->code);
-    kiln__code_add(body->code, "const idx rest = i\n"
-                               "i += lead");
+    kiln__code_add(body->code, "const idx rest = i\ni += lead");
     emit_vectors(body, unroll, "whole");
     kiln__online_rescale(body, width, unroll);
     kiln__code_add(body->code, "i = rest");
@@ -305,7 +300,7 @@ static void reduce_vectors(struct kiln__body *body)
                       !kiln__online_applies(body, body->phase + 1);
     if (adds)
         kiln__body_long_totals(body, body->variant->vector);
-    kiln__code_open(body->code, KILN__FOR, "idx r = from; r < to;");
+    kiln__code_for(body->code, "idx r = from; r < to;");
     emit_count(body, inner, inner > body->variant->kept, "r", "to");
     kiln__body_reduced_bases(body, "r");
     kiln__code_add(body->code, "idx i = 0");
@@ -345,8 +340,8 @@ static void emit_apart(const struct kiln__body *body, unsigned unroll, unsigned 
 static void emit_lanes(struct kiln__body *body, unsigned unroll, unsigned width, unsigned into,
                        unsigned most)
 {
-    kiln__code_open(body->code, KILN__FOR, "; r + lanes * %u + %u <= to; r += lanes * %u",
-                    (unroll - 1) * width, width, unroll * width);
+    kiln__code_for(body->code, "; r + lanes * %u + %u <= to; r += lanes * %u", (unroll - 1) * width,
+                   width, unroll * width);
     emit_apart(body, unroll, width, into);
     kiln__online_rescale(body, width, into == KILN__TOTALS ? 0 : most);
     if (kiln__online_turn(body)) {
@@ -359,7 +354,7 @@ static void emit_lanes(struct kiln__body *body, unsigned unroll, unsigned width,
 static void emit_long_lanes(struct kiln__body *body)
 {
     open_long(body, "at", "r", "to", "lanes");
-    kiln__code_open(body->code, KILN__FOR, "; at < stop; at += lanes");
+    kiln__code_for(body->code, "; at < stop; at += lanes");
     kiln__code_add(body->code, "const idx r = at");
     emit_apart(body, 1, 1, KILN__TOTALS);
     kiln__code_end(body->code);
@@ -398,7 +393,7 @@ static void reduce_lanes(struct kiln__body *body)
         carry_lanes(body);
         return;
     }
-    kiln__code_open(body->code, KILN__IF, "live");
+    kiln__code_if(body->code, "live");
     kiln__code_add(body->code, "idx r = from + lane * %u", width);
     if (width > 1) {
         begin_vectors(body, unroll);
@@ -426,7 +421,7 @@ static void reduce_held(struct kiln__body *body)
     kiln__body_accumulators(body, unroll);
     for (body->slot = 0; body->slot < body->variant->held; body->slot++) {
         struct kiln__phrase r = kiln__phrase("at%u", body->slot);
-        kiln__code_open(body->code, KILN__IF, "in%u", body->slot);
+        kiln__code_if(body->code, "in%u", body->slot);
         kiln__body_reduced_bases(body, r.text);
         kiln__body_element(body, width, "0", r.text, body->slot % unroll);
         kiln__code_end(body->code);
@@ -441,11 +436,11 @@ static void reduce_partials(struct kiln__body *body)
     const bool adds = shares && kiln__body_adds(body);
     if (adds)
         open_long(body, "s", "live ? lane : segments", "segments", "lanes");
-    kiln__code_open(body->code, KILN__FOR, "%s; s < %s; s += %s",
-                    adds     ? ""
-                    : shares ? "idx s = live ? lane : segments"
-                             : "idx s = 0",
-                    adds ? "stop" : "segments", shares ? "lanes" : "1");
+    kiln__code_for(body->code, "%s; s < %s; s += %s",
+                   adds     ? ""
+                   : shares ? "idx s = live ? lane : segments"
+                            : "idx s = 0",
+                   adds ? "stop" : "segments", shares ? "lanes" : "1");
     kiln__body_merge(body, "@", kiln__body_partial(body));
     kiln__code_end(body->code);
     if (adds)
@@ -468,7 +463,7 @@ static void open_chunk(const struct kiln__body *body, const char *step)
 {
     kiln__code_add(body->code,
                    "const idx first = get_global_id(0) * chunk, last = min(first + chunk, n)");
-    kiln__code_open(body->code, KILN__FOR, "idx p = first; p < last;%s", step);
+    kiln__code_for(body->code, "idx p = first; p < last;%s", step);
 }
 
 static void keep_each(struct kiln__body *body)
@@ -498,12 +493,11 @@ static void emit_run(const struct kiln__body *body)
     }
     kiln__code_add(body->code, "idx i = 0, stop = %s",
                    body->variant->streams ? "min(head, count)" : "0");
-    kiln__code_open(body->code, KILN__FOR, ";;");
-    kiln__code_open(body->code, KILN__FOR, "; i < stop; i++");
+    kiln__code_for(body->code, ";;");
+    kiln__code_for(body->code, "; i < stop; i++");
     kiln__body_element(body, 1, "i", "", 0);
     kiln__code_end(body->code);
-    kiln__code_single(body->code, KILN__IF, "i == count");
-    kiln__code_add(body->code, "break");
+    kiln__code_leave(body->code, "break", "i == count");
     for (unsigned count = body->variant->pairs ? 2 : 1; count > 0; count--) {
         open_strip(body, count * width, "count");
         kiln__body_elements(body, pair, count);
@@ -539,7 +533,7 @@ static void keep_pair(struct kiln__body *body)
                    "const idx first = ((idx)get_group_id(0) * %u + get_local_id(0)) * %u\n"
                    "const idx last = min(n, first + %u)",
                    2 * items, width, (items + 1) * width);
-    kiln__code_open(body->code, KILN__IF, "first + %u <= n", (items + 1) * width);
+    kiln__code_if(body->code, "first + %u <= n", (items + 1) * width);
     for (unsigned u = 0; u < 2; u++) {
         kiln__code_block(body->code);
         kiln__code_add(body->code, "const idx p = first + %u", u * items * width);
@@ -549,9 +543,9 @@ static void keep_pair(struct kiln__body *body)
     }
     kiln__code_add(body->code, "return");
     kiln__code_end(body->code);
-    kiln__code_open(body->code, KILN__FOR, "idx p = first; p < last; p += %u", items * width);
+    kiln__code_for(body->code, "idx p = first; p < last; p += %u", items * width);
     kiln__body_bases(body, body->variant->kept);
-    kiln__code_open(body->code, KILN__FOR, "idx i = 0; i < min((idx)%u, n - p); i++", width);
+    kiln__code_for(body->code, "idx i = 0; i < min((idx)%u, n - p); i++", width);
     kiln__body_element(body, 1, "i", "", 0);
     kiln__code_end(body->code);
     kiln__code_end(body->code);
@@ -565,8 +559,7 @@ static void keep_item(struct kiln__body *body)
         return;
     }
     kiln__code_add(body->code, "const idx p = (idx)get_global_id(0) * %u", width);
-    kiln__code_single(body->code, KILN__IF, "p >= n");
-    kiln__code_add(body->code, "return");
+    kiln__code_leave(body->code, "return", "p >= n");
     kiln__body_bases(body, body->variant->kept);
     if (body->variant->reduced_mapping != KILN__AXIS_NONE) {
         emit_phases(body);
@@ -574,12 +567,12 @@ static void keep_item(struct kiln__body *body)
         return;
     }
     if (width > 1) {
-        kiln__code_open(body->code, KILN__IF, "p + %u <= n", width);
+        kiln__code_if(body->code, "p + %u <= n", width);
         kiln__body_element(body, width, "0", "", 0);
         kiln__code_add(body->code, "return");
         kiln__code_end(body->code);
     }
-    kiln__code_open(body->code, KILN__FOR, "idx i = 0; i < min((idx)%u, n - p); i++", width);
+    kiln__code_for(body->code, "idx i = 0; i < min((idx)%u, n - p); i++", width);
     kiln__body_element(body, 1, "i", "", 0);
     kiln__code_end(body->code);
 }
@@ -624,7 +617,7 @@ static void keep_lanes(struct kiln__body *body)
     if (body->variant->reduced_mapping == KILN__AXIS_HELD)
         emit_held(body);
     emit_phases(body);
-    kiln__code_open(body->code, KILN__IF, "live && lane == 0");
+    kiln__code_if(body->code, "live && lane == 0");
     kiln__body_store(body, 1, "p", "0");
     kiln__code_end(body->code);
 }
@@ -636,11 +629,12 @@ static void emit_signature(const struct kiln__body *body)
 {
     const struct kiln__launch *launch = body->emit->launch;
     bool shares = body->variant->reduced_mapping != KILN__AXIS_NONE || body->variant->across;
-    struct kiln__text *text = kiln__code_open(body->code, KILN__FUNCTION, "kernel ");
-    if (body->variant->chunked || shares)
-        kiln__text_add(text, "__attribute__((reqd_work_group_size(%u, 1, 1)))\n",
-                       body->variant->chunked ? 1 : 1u << body->variant->work_group);
-    kiln__text_add(text, "void %s(", launch->kernel);
+    const bool sized = body->variant->chunked || shares;
+    if (sized)
+        kiln__code_line(body->code, "kernel __attribute__((reqd_work_group_size(%u, 1, 1)))",
+                        body->variant->chunked ? 1 : 1u << body->variant->work_group);
+    struct kiln__text *text =
+        kiln__code_function(body->code, sized ? "void %s(" : "kernel void %s(", launch->kernel);
     kiln__emit_parameters(body->emit, text);
     kiln__text_add(text, ")");
 }

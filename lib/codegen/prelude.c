@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stands before a kernel: macros and functions that its operations use. */
 #include <ctype.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "codegen/emit.h"
@@ -9,185 +10,180 @@
 
 /* ---- texts that differ by type, each a macro or a function with the type in its name ---- */
 
-/* Whether b is -1, behind `before`: a vector has no place for a wider one. */
-static struct kiln__phrase minus_one(kiln_type type, unsigned width, const char *before)
+/* A helper for values of a type. */
+struct instance {
+    const struct kiln__emit *emit;
+    kiln_type type;
+    unsigned width;
+    struct kiln__type_name name; /* of the type */
+    bool floating, is_signed;
+};
+
+/* Add a node with the words of tables' expressions: F is the type, other helpers are this type's.
+ */
+static void add(const struct instance *of, enum kiln__code_kind kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void add(const struct instance *of, enum kiln__code_kind kind, const char *format, ...)
 {
-    bool narrow = kiln_type_size(type) < sizeof(int32_t);
-    struct kiln__phrase one =
-        narrow ? kiln__phrase("(%s)(-1)", kiln__emit_type(type, width).text) : kiln__phrase("-1");
-    return kiln__phrase(*before ? "%s(b == %s)" : "%sb == %s", before, one.text);
+    struct kiln__text words = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    kiln__text_vadd(&words, format, arguments);
+    va_end(arguments);
+    kiln__emit_expression(kiln__code_node(of->emit->code, kind, false, "%s", ""),
+                          words.failed ? "" : words.data, NULL, NULL, NULL, of->type, of->width);
+    kiln__text_free(&words);
+}
+
+/* Whether b is -1: a vector has no place for a wider one. */
+static const char *minus_one(const struct instance *of)
+{
+    return kiln_type_size(of->type) < sizeof(int32_t) ? "b == (F)(-1)" : "b == -1";
+}
+
+/* Of divisors that trap: 0, and -1 below INT_MIN. */
+static struct kiln__phrase traps(const struct instance *of)
+{
+    return of->is_signed ? kiln__phrase("(b == (F)(0)) | (%s)", minus_one(of))
+                         : kiln__phrase("(b == (F)(0))");
 }
 
 /* An integer quotient of 0 is 0, and INT_MIN / -1 wraps around: neither may trap. */
-static void emit_divide(const struct kiln__emit *emit, kiln_type type, unsigned width)
+static void emit_divide(const struct instance *of)
 {
-    struct kiln__type_name name = kiln__emit_type(type, width);
-    const char *t = name.text, *pick = width > 1 ? "PICK_VECTOR" : "PICK";
-    if (kiln__type_row(type)->floating) {
-        kiln__code_line(emit->code, "#define DIVIDE_%s(a, b) ((a) / (b))", t);
+    if (of->floating) {
+        add(of, KILN__VERBATIM, "#define DIVIDE(a, b) ((a) / (b))");
         return;
     }
-    bool is_signed = kiln__type_row(type)->lowest < 0;
-    kiln__code_open(emit->code, KILN__FUNCTION, "static inline %s DIVIDE_%s(%s a, %s b)", t, t, t,
-                    t);
-    kiln__code_add(emit->code,
-                   "%s d = %s((b == (%s)(0))%s, (%s)(1), b)\n"
-                   "%s q = a / d",
-                   t, pick, t, is_signed ? minus_one(type, width, " | ").text : "", t, t);
-    if (is_signed) {
+    add(of, KILN__FUNCTION, "static inline F DIVIDE(F a, F b)");
+    add(of, KILN__STATEMENT, "F d = PICK(%s, (F)(1), b)\nF q = a / d", traps(of).text);
+    if (of->is_signed) {
         struct kiln__text *text =
-            kiln__code_add(emit->code, "q = %s(%s, ", pick, minus_one(type, width, "").text);
-        kiln__emit_expression(text, "-a", "a", NULL, NULL, type, width);
+            kiln__code_add(of->emit->code, "q = %s(", of->width > 1 ? "PICK_VECTOR" : "PICK");
+        kiln__emit_expression(text, minus_one(of), NULL, NULL, NULL, of->type, of->width);
+        kiln__text_add(text, ", ");
+        kiln__emit_expression(text, "-a", "a", NULL, NULL, of->type, of->width);
         kiln__text_add(text, ", q)");
     }
-    kiln__code_add(emit->code, "return %s(b == (%s)(0), (%s)(0), q)", pick, t, t);
-    kiln__code_end(emit->code);
+    add(of, KILN__STATEMENT, "return PICK(b == (F)(0), (F)(0), q)");
+    kiln__code_end(of->emit->code);
 }
 
 /* The rest that the quotient towards zero leaves; of a division by 0 it is 0. */
-static void emit_remainder(const struct kiln__emit *emit, kiln_type type, unsigned width)
+static void emit_remainder(const struct instance *of)
 {
-    struct kiln__type_name name = kiln__emit_type(type, width);
-    const char *t = name.text, *pick = width > 1 ? "PICK_VECTOR" : "PICK";
-    if (kiln__type_row(type)->floating)
-        kiln__code_line(emit->code, "#define REMAINDER_%s(a, b) fmod(a, b)", t);
-    else {
-        kiln__code_open(emit->code, KILN__FUNCTION, "static inline %s REMAINDER_%s(%s a, %s b)", t,
-                        t, t, t);
-        kiln__code_add(emit->code, "return a %% %s((b == (%s)(0))%s, (%s)(1), b)", pick, t,
-                       kiln__type_row(type)->lowest < 0 ? minus_one(type, width, " | ").text : "",
-                       t);
-        kiln__code_end(emit->code);
+    if (of->floating) {
+        add(of, KILN__VERBATIM, "#define REMAINDER(a, b) fmod(a, b)");
+        return;
     }
+    add(of, KILN__FUNCTION, "static inline F REMAINDER(F a, F b)");
+    add(of, KILN__STATEMENT, "return a %% PICK(%s, (F)(1), b)", traps(of).text);
+    kiln__code_end(of->emit->code);
 }
 
 /* Such a rest with b's sign instead; a floating 0 has it, too. */
-static void emit_modulo(const struct kiln__emit *emit, kiln_type type, unsigned width)
+static void emit_modulo(const struct instance *of)
 {
-    struct kiln__type_name name = kiln__emit_type(type, width);
-    const char *t = name.text, *pick = width > 1 ? "PICK_VECTOR" : "PICK";
-    kiln__code_open(emit->code, KILN__FUNCTION, "static inline %s MODULO_%s(%s rest, %s b)", t, t,
-                    t, t);
-    kiln__code_add(emit->code,
-                   "%s moved = %s((rest < (%s)(0)) != (b < (%s)(0)), rest + b, rest)\n"
-                   "return %s(rest == (%s)(0), %s, moved)",
-                   t, pick, t, t, pick, t,
-                   kiln__type_row(type)->floating ? "copysign(rest, b)" : "rest");
-    kiln__code_end(emit->code);
+    add(of, KILN__FUNCTION, "static inline F MODULO(F rest, F b)");
+    add(of, KILN__STATEMENT,
+        "F moved = PICK((rest < (F)(0)) != (b < (F)(0)), rest + b, rest)\n"
+        "return PICK(rest == (F)(0), %s, moved)",
+        of->floating ? "copysign(rest, b)" : "rest");
+    kiln__code_end(of->emit->code);
 }
 
-static void emit_width(const struct kiln__emit *emit, kiln_type type, unsigned width)
+static void emit_width(const struct instance *of)
 {
-    kiln__code_line(emit->code, "#define WIDTH_%s %d", kiln__emit_type(type, width).text,
-                    8 * kiln__type_row(type)->bytes);
+    add(of, KILN__VERBATIM, "#define WIDTH %d", 8 * kiln__type_row(of->type)->bytes);
 }
 
-static void emit_absolute(const struct kiln__emit *emit, kiln_type type, unsigned width)
+static void emit_absolute(const struct instance *of)
 {
-    struct kiln__type_name name = kiln__emit_type(type, width);
-    bool is_signed = kiln__type_row(type)->lowest < 0;
-    if (kiln__type_row(type)->floating)
-        kiln__code_line(emit->code, "#define ABSOLUTE_%s(a) fabs(a)", name.text);
-    else if (is_signed)
-        kiln__code_line(emit->code, "#define ABSOLUTE_%s(a) as_%s(abs(a))", name.text, name.text);
-    else
-        kiln__code_line(emit->code, "#define ABSOLUTE_%s(a) (a)", name.text);
+    add(of, KILN__VERBATIM,
+        of->floating    ? "#define ABSOLUTE(a) fabs(a)"
+        : of->is_signed ? "#define ABSOLUTE(a) as_%s(abs(a))"
+                        : "#define ABSOLUTE(a) (a)",
+        of->name.text);
 }
 
 /* A condition over vectors is -1 or 0 in integers as wide as the elements, over scalars 1 or 0. */
-static void emit_truth(const struct kiln__emit *emit, kiln_type type, unsigned width)
+static void emit_truth(const struct instance *of)
 {
-    struct kiln__type_name name = kiln__emit_type(type, width);
-    struct kiln__type_name mask = kiln__emit_type(KILN_U8, width);
-    kiln__code_line(emit->code, "#define TRUTH_%s(m) convert_%s(%s(m))", name.text, mask.text,
-                    width > 1 ? "-" : "");
+    add(of, KILN__VERBATIM, "#define TRUTH(m) convert_%s(%s(m))",
+        kiln__emit_type(KILN_U8, of->width).text, of->width > 1 ? "-" : "");
 }
 
-static void emit_choose(const struct kiln__emit *emit, kiln_type type, unsigned width)
+static void emit_choose(const struct instance *of)
 {
-    struct kiln__type_name name = kiln__emit_type(type, width);
-    if (width == 1)
-        kiln__code_line(emit->code, "#define CHOOSE_%s(m, x, y) ((m) ? (x) : (y))", name.text);
+    if (of->width == 1)
+        add(of, KILN__VERBATIM, "#define CHOOSE(m, x, y) ((m) ? (x) : (y))");
     else
-        kiln__code_line(
-            emit->code, "#define CHOOSE_%s(m, x, y) select((y), (x), convert_%s%u((m) != (%s)(0)))",
-            name.text, kiln__type_row(type)->mask, width, kiln__emit_type(KILN_U8, width).text);
+        add(of, KILN__VERBATIM,
+            "#define CHOOSE(m, x, y) select((y), (x), convert_%s%u((m) != (%s)(0)))",
+            kiln__type_row(of->type)->mask, of->width, kiln__emit_type(KILN_U8, of->width).text);
 }
 
-/* The larger or the smaller of two. */
-struct extreme {
-    const char *word, *sign;
-    const char *instruction; /* PTX's, of one element; of zeros it takes +0 for the larger */
-};
-
-static void emit_extreme(const struct kiln__emit *emit, const struct extreme *extreme,
-                         kiln_type type, unsigned width)
+/* The larger or the smaller of two; by PTX's instruction, of one element, which takes +0 for the
+ * larger of zeros. */
+static void emit_extreme(const struct instance *of, const char *word, const char *sign,
+                         const char *instruction)
 {
-    struct kiln__type_name name = kiln__emit_type(type, width);
-    const char *t = name.text, *word = extreme->word;
-    bool floating = kiln__type_row(type)->floating;
-    if (!floating || !emit->variant->level_80) {
-        kiln__code_line(emit->code, "#define %s_%s(a, b) %s(((a) %s (b))%s, (a), (b))", word, t,
-                        width > 1 ? "PICK_VECTOR" : "PICK", extreme->sign,
-                        floating ? " | ((a) != (a))" : "");
+    if (!of->floating || !of->emit->variant->level_80) {
+        add(of, KILN__VERBATIM, "#define %s(a, b) PICK(((a) %s (b))%s, (a), (b))", word, sign,
+            of->floating ? " | ((a) != (a))" : "");
         return;
     }
-    kiln__code_open(emit->code, KILN__FUNCTION, "static inline %s %s_%s(%s a, %s b)", t, word, t, t,
-                    t);
-    if (width == 1)
-        kiln__code_add(emit->code,
+    add(of, KILN__FUNCTION, "static inline F %s(F a, F b)", word);
+    const struct kiln__type_name half = kiln__emit_type(of->type, of->width / 2);
+    if (of->width == 1)
+        kiln__code_add(of->emit->code,
                        "float y\n"
                        "asm(\"%s %%0, %%1, %%2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b))\n"
                        "return y",
-                       extreme->instruction);
+                       instruction);
     else
-        kiln__code_add(emit->code, "return (%s)(%s_%s(a.lo, b.lo), %s_%s(a.hi, b.hi))", t, word,
-                       kiln__emit_type(type, width / 2).text, word,
-                       kiln__emit_type(type, width / 2).text);
-    kiln__code_end(emit->code);
+        add(of, KILN__STATEMENT, "return (F)(%s_%s(a.lo, b.lo), %s_%s(a.hi, b.hi))", word,
+            half.text, word, half.text);
+    kiln__code_end(of->emit->code);
 }
 
-static void emit_larger(const struct kiln__emit *emit, kiln_type type, unsigned width)
+static void emit_larger(const struct instance *of)
 {
-    emit_extreme(emit, &(struct extreme){"LARGER", ">", "max.NaN.f32"}, type, width);
+    emit_extreme(of, "LARGER", ">", "max.NaN.f32");
 }
 
-static void emit_smaller(const struct kiln__emit *emit, kiln_type type, unsigned width)
+static void emit_smaller(const struct instance *of)
 {
-    emit_extreme(emit, &(struct extreme){"SMALLER", "<", "min.NaN.f32"}, type, width);
+    emit_extreme(of, "SMALLER", "<", "min.NaN.f32");
 }
 
 /* By squares; a negative one is what a quotient of 1 is towards zero. */
-static void emit_power(const struct kiln__emit *emit, kiln_type type, unsigned width)
+static void emit_power(const struct instance *of)
 {
-    struct kiln__type_name name = kiln__emit_type(type, width);
-    const struct kiln__type_row *row = kiln__type_row(type);
-    const char *t = name.text, *pick = width > 1 ? "PICK_VECTOR" : "PICK";
-    kiln__code_open(emit->code, KILN__FUNCTION, "static inline %s POWER_%s(%s a, %s b)", t, t, t,
-                    t);
-    kiln__code_add(emit->code, "%s y = (%s)(1), odd = b & (%s)(1), x = a, rest = b", t, t, t);
-    kiln__code_open(emit->code, KILN__FOR, "int bit = 0; bit < %d; bit++",
-                    8 * row->bytes - (row->lowest < 0));
-    struct kiln__text *text =
-        kiln__code_add(emit->code, "y = %s((rest & (%s)(1)) != (%s)(0), ", pick, t, t);
-    kiln__emit_expression(text, "a * b", "y", "x", NULL, type, width);
-    kiln__text_add(text, ", y)");
-    kiln__emit_expression(kiln__code_add(emit->code, "x = "), "a * b", "x", "x", NULL, type, width);
-    kiln__code_add(emit->code, "rest = rest >> (%s)(1)", t);
-    kiln__code_end(emit->code);
-    if (row->lowest < 0)
-        kiln__code_add(emit->code,
-                       "x = %s(a == (%s)(1), (%s)(1), (%s)(0))\n"
-                       "x = %s(a == (%s)(-1), %s(odd == (%s)(0), (%s)(1), (%s)(-1)), x)\n"
-                       "y = %s(b < (%s)(0), x, y)",
-                       pick, t, t, t, pick, t, pick, t, t, t, pick, t);
-    kiln__code_add(emit->code, "return y");
-    kiln__code_end(emit->code);
+    struct kiln__code *code = of->emit->code;
+    add(of, KILN__FUNCTION, "static inline F POWER(F a, F b)");
+    add(of, KILN__STATEMENT, "F y = (F)(1), odd = b & (F)(1), x = a, rest = b");
+    add(of, KILN__FOR, "int bit = 0; bit < %d; bit++",
+        8 * kiln__type_row(of->type)->bytes - of->is_signed);
+    add(of, KILN__STATEMENT, "y = PICK((rest & (F)(1)) != (F)(0), ");
+    kiln__emit_expression(&code->words, "a * b", "y", "x", NULL, of->type, of->width);
+    kiln__text_add(&code->words, ", y)");
+    kiln__emit_expression(kiln__code_add(code, "x = "), "a * b", "x", "x", NULL, of->type,
+                          of->width);
+    add(of, KILN__STATEMENT, "rest = rest >> (F)(1)");
+    kiln__code_end(code);
+    if (of->is_signed)
+        add(of, KILN__STATEMENT,
+            "x = PICK(a == (F)(1), (F)(1), (F)(0))\n"
+            "x = PICK(a == (F)(-1), PICK(odd == (F)(0), (F)(1), (F)(-1)), x)\n"
+            "y = PICK(b < (F)(0), x, y)");
+    kiln__code_add(code, "return y");
+    kiln__code_end(code);
 }
 
 static const struct helper {
     const char *word; /* what the tables' expressions call it */
-    void (*emit)(const struct kiln__emit *emit, kiln_type type, unsigned width);
+    void (*emit)(const struct instance *of);
     bool halves; /* of halves of a vector, too, and of theirs */
 } helpers[] = {
     {"DIVIDE", emit_divide, false},  {"REMAINDER", emit_remainder, false},
@@ -240,7 +236,9 @@ static void emit_helpers(const struct kiln__emit *emit)
             seen[h][type] = true;
             for (unsigned width = 1; width <= emit->variant->vector; width *= 2)
                 if (width == 1 || width == emit->variant->vector || helpers[h].halves)
-                    helpers[h].emit(emit, type, width);
+                    helpers[h].emit(&(struct instance){
+                        emit, type, width, kiln__emit_type(type, width),
+                        kiln__type_row(type)->floating, kiln__type_row(type)->lowest < 0});
         }
     }
 }
@@ -363,11 +361,8 @@ static void emit_narrow_type(const struct kiln__emit *emit, kiln_type type)
         emit_file(emit, "narrow");
         kiln__code_line(emit->code, "#undef NARROW_LANES");
     }
-    kiln__code_line(emit->code, "#undef NARROW\n"
-                                "#undef STORED\n"
-                                "#undef BITS\n"
-                                "#undef DIGITS\n"
-                                "#undef LEAST");
+    kiln__code_line(emit->code,
+                    "#undef NARROW\n#undef STORED\n#undef BITS\n#undef DIGITS\n#undef LEAST");
     if (by_instruction)
         kiln__code_line(emit->code, "#undef LEVEL_80");
 }
@@ -380,8 +375,7 @@ static void emit_odd(const struct kiln__emit *emit, unsigned width)
     const struct kiln__type_name f = kiln__emit_type(KILN_F32, width);
     const struct kiln__type_name i = kiln__emit_type(KILN_I32, width);
     const char *pick = width > 1 ? "PICK_VECTOR" : "PICK";
-    kiln__code_open(emit->code, KILN__FUNCTION, "static inline %s kiln_odd_%s(%s x)", f.text,
-                    l.text, l.text);
+    kiln__code_function(emit->code, "static inline %s kiln_odd_%s(%s x)", f.text, l.text, l.text);
     kiln__code_add(emit->code,
                    "u%s size = %s(x < (%s)(0), as_u%s(-as_u%s(x)), as_u%s(x))\n"
                    "u%s more = (u%s)(40) - min((u%s)(40), clz(size))\n"

@@ -28,12 +28,12 @@ static void emit_function(const struct hook *hook, const char *name, unsigned wi
     const struct kiln__emit *emit = &hook->emit;
     size_t own = hook->operand.access;
     kiln_type type = emit->group->steps.items[hook->operand.value].type;
-    kiln__code_open(emit->code, KILN__FUNCTION,
-                    "static inline __attribute__((always_inline)) %s\n"
-                    "operand_%c_%s(global const %s *x%zu, const long batch, const long line,\n"
-                    "const long k OPERAND_%c_PARAMETERS)",
-                    kiln__emit_type(type, width).text, hook->letter, name, stored_type(hook), own,
-                    hook->letter);
+    kiln__code_line(emit->code, "static inline __attribute__((always_inline)) %s",
+                    kiln__emit_type(type, width).text);
+    kiln__code_function(emit->code,
+                        "operand_%c_%s(global const %s *x%zu, const long batch, const long line,\n"
+                        "const long k OPERAND_%c_PARAMETERS)",
+                        hook->letter, name, stored_type(hook), own, hook->letter);
     kiln__code_add(emit->code, "const long b%zu = 0", own);
     for (size_t k = own + 1; k < hook->operand.end; k++)
         kiln__code_add(emit->code,

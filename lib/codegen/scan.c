@@ -187,7 +187,7 @@ static void scan_shuffled(const struct kiln__body *body, unsigned i)
     struct kiln__phrase one = kiln__phrase("t%u_one", i);
     enum { PART = KILN__SHUFFLED };
     unsigned lanes = kiln__body_shuffled(body), within = lanes < PART ? lanes : PART;
-    kiln__code_open(body->code, KILN__FOR, "int back = 1; back < %u; back *= 2", within);
+    kiln__code_for(body->code, "int back = 1; back < %u; back *= 2", within);
     kiln__code_add(body->code, "const %s %s = before_%s(%s, back)", type.text, one.text, type.text,
                    all.text);
     kiln__code_single(body->code, KILN__IF, "lane %% %d >= back", PART);
@@ -205,7 +205,7 @@ static void scan_shuffled(const struct kiln__body *body, unsigned i)
         kiln__code_add(body->code, "lanes_t%u[side + item / %d] = %s", i, PART, all.text);
         kiln__code_barrier(body->code);
         kiln__code_add(body->code, "%s = 0", end.text);
-        kiln__code_open(body->code, KILN__FOR, "int part = 0; part < %u; part++", lanes / PART);
+        kiln__code_for(body->code, "int part = 0; part < %u; part++", lanes / PART);
         kiln__code_add(body->code, "const %s %s = lanes_t%u[side + (item - lane) / %d + part]",
                        type.text, one.text, i, PART);
         kiln__code_single(body->code, KILN__IF, "part == lane / %d", PART);
@@ -230,17 +230,13 @@ static void scan_lanes(const struct kiln__body *body, unsigned i)
     const char *apart = columns ? " * beside" : "";
     struct kiln__phrase all = kiln__phrase("t%u_all", i), total = total_of(i);
     struct kiln__phrase before = kiln__phrase("lanes_t%u[side + item - back%s]", i, apart);
-    kiln__code_add(body->code,
-                   "side ^= %u\n"
-                   "lanes_t%u[side + item] = %s",
+    kiln__code_add(body->code, "side ^= %u\nlanes_t%u[side + item] = %s",
                    1u << body->variant->work_group, i, all.text);
     kiln__code_barrier(body->code);
-    kiln__code_open(body->code, KILN__FOR, "int back = 1; back < lanes; back *= 2");
+    kiln__code_for(body->code, "int back = 1; back < lanes; back *= 2");
     kiln__code_single(body->code, KILN__IF, "lane >= back");
     scan_add(body, i, 1, all.text, before.text, all.text);
-    kiln__code_add(body->code,
-                   "side ^= %u\n"
-                   "lanes_t%u[side + item] = %s",
+    kiln__code_add(body->code, "side ^= %u\nlanes_t%u[side + item] = %s",
                    1u << body->variant->work_group, i, all.text);
     kiln__code_barrier(body->code);
     kiln__code_end(body->code);
@@ -314,7 +310,7 @@ static void gather_lanes(const struct kiln__body *body, unsigned i)
 void kiln__body_segments(const struct kiln__body *body)
 {
     unsigned i = kiln__group_total(body->group);
-    kiln__code_open(body->code, KILN__FOR, "idx s = lane; s < segment; s += lanes");
+    kiln__code_for(body->code, "idx s = lane; s < segment; s += lanes");
     kiln__body_sums(body, 1, kiln__phrase("const $ @_one = %s", kiln__body_partial(body)).text);
     go_on(body, i, kiln__phrase("t%u_one", i).text);
     kiln__code_end(body->code);
@@ -333,8 +329,7 @@ void kiln__body_pieces(const struct kiln__body *body)
     const char *end = kiln__stage_of_segments(body->variant->stage) ? "reduced" : "to";
     if (body->variant->stage == KILN__STAGE_PARTIAL)
         kiln__code_unroll(body->code, 4); /* no barrier is in the way */
-    kiln__code_open(body->code, KILN__FOR, "idx piece = from; piece < to; piece += lanes * %u",
-                    share);
+    kiln__code_for(body->code, "idx piece = from; piece < to; piece += lanes * %u", share);
     kiln__code_add(body->code, "const idx r = piece + lane * %u", share);
     for (unsigned u = 0; u < count; u++) {
         struct kiln__phrase place = kiln__phrase("min(r + %u, to - %u)", u * width, width);
@@ -346,10 +341,8 @@ void kiln__body_pieces(const struct kiln__body *body)
                                          .into = width > 1 ? 0 : KILN__TOTALS,
                                          .letter = (char)('A' + u),
                                          .only = only[u].text};
-        kiln__code_add(body->code,
-                       "const bool in%u = live && r + %u < to\n"
-                       "const idx at%u = %s",
-                       u, u * width, u, kiln__body_in_order(body, place.text, width, end).text);
+        kiln__code_add(body->code, "const bool in%u = live && r + %u < to\nconst idx at%u = %s", u,
+                       u * width, u, kiln__body_in_order(body, place.text, width, end).text);
     }
     kiln__body_elements(body, visits, count);
     kiln__code_end(body->code);

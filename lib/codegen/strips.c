@@ -58,7 +58,7 @@ void kiln__emit_strip_totals(struct kiln__body *body)
 
 static void open_vectors(const struct kiln__body *body, unsigned width)
 {
-    kiln__code_open(body->code, KILN__FOR, "; i + %u <= strip; i += %u", width, width);
+    kiln__code_for(body->code, "; i + %u <= strip; i += %u", width, width);
 }
 
 /* Keep the phase's values of rows, or those of its reductions. */
@@ -134,7 +134,7 @@ static void emit_rows(const struct kiln__body *body, unsigned rows, unsigned wid
 /* Totals are loaded and stored once for several rows. */
 static void emit_blocks(const struct kiln__body *body, unsigned rows)
 {
-    kiln__code_open(body->code, KILN__FOR, "; r + %u <= to; r += %u", rows, rows);
+    kiln__code_for(body->code, "; r + %u <= to; r += %u", rows, rows);
     kiln__code_add(body->code, "int i = 0");
     emit_rows(body, rows, body->variant->vector);
     emit_rows(body, rows, 1);
@@ -162,10 +162,9 @@ static void emit_part_end(struct kiln__body *body, unsigned width)
                                 "$ @_lost = part > begin ? lost_@[i] : 0");
     kiln__body_pass_on(body, width, 0);
     kiln__body_totals(body, width,
-                      vectors ? "*(loose_$ *)(sum_@ + i) = @_sum\n"
-                                "*(loose_$ *)(lost_@ + i) = @_lost"
+                      vectors ? "*(loose_$ *)(sum_@ + i) = @_sum\n*(loose_$ *)(lost_@ + i) = @_lost"
                               : "sum_@[i] = @_sum\nlost_@[i] = @_lost");
-    kiln__code_open(body->code, KILN__IF, "to == all");
+    kiln__code_if(body->code, "to == all");
     kiln__body_take_back(body, width, 0);
     kiln__code_end(body->code);
     keep_totals(body, width);
@@ -180,10 +179,10 @@ static void emit_reduced_axis(struct kiln__body *body)
         return;
     }
     kiln__code_add(body->code, "const idx begin = from, all = to");
-    kiln__code_open(body->code, KILN__FOR, "idx part = begin; part < all; part += %d", IN_ONE);
+    kiln__code_for(body->code, "idx part = begin; part < all; part += %d", IN_ONE);
     kiln__code_add(body->code, "const idx from = part, to = min(part + %d, all)", IN_ONE);
     emit_part(body);
-    kiln__code_open(body->code, KILN__IF, "all - begin > %d", IN_ONE);
+    kiln__code_if(body->code, "all - begin > %d", IN_ONE);
     kiln__code_add(body->code, "int i = 0");
     emit_part_end(body, body->variant->vector);
     emit_part_end(body, 1);
@@ -267,7 +266,7 @@ static void emit_strip(struct kiln__body *body, void (*emit)(struct kiln__body *
 
 static void emit_start(const struct kiln__body *body)
 {
-    kiln__code_open(body->code, KILN__FOR, "int i = 0; i < strip; i++");
+    kiln__code_for(body->code, "int i = 0; i < strip; i++");
     kiln__body_totals(body, 1, KILN__START);
     kiln__body_sums(body, 1, KILN__START);
     keep_totals(body, 1);
@@ -311,7 +310,7 @@ static void open_reduced(const struct kiln__body *body)
     uint32_t first = body->variant->kept, end = body->variant->rank;
     kiln__code_add(body->code, "idx r = from");
     for (uint32_t d = first; d < end; d++) {
-        struct kiln__text *loop = d + 1 == end ? kiln__code_open(body->code, KILN__FOR, "%s", "")
+        struct kiln__text *loop = d + 1 == end ? kiln__code_for(body->code, "%s", "")
                                                : kiln__code_single(body->code, KILN__FOR, "%s", "");
         if (d == first)
             kiln__text_add(loop, "idx c_%u = 0; r < to; c_%u++", d, d);
@@ -344,8 +343,7 @@ static void emit_column(struct kiln__body *body, unsigned width, unsigned count)
         visits[u] = (struct kiln__visit){
             .width = width, .at = at[u].text, .number = "r", .into = u, .letter = letters[u]};
     }
-    kiln__code_open(body->code, KILN__FOR, "; i + %u <= count; i += %u", count * width,
-                    count * width);
+    kiln__code_for(body->code, "; i + %u <= count; i += %u", count * width, count * width);
     kiln__body_turn(body, 0);
     for (unsigned u = 0; u < count; u++)
         kiln__body_totals(body, width, kiln__phrase("$ @_%u = ($)(!)", u).text);
@@ -371,7 +369,7 @@ void kiln__emit_columns(struct kiln__body *body)
 
 void kiln__emit_strips(struct kiln__body *body)
 {
-    kiln__code_open(body->code, KILN__FOR, "idx t = 0; t < count; t += %d", strip_of(body));
+    kiln__code_for(body->code, "idx t = 0; t < count; t += %d", strip_of(body));
     kiln__code_add(body->code, "const int strip = min((idx)%d, count - t)", strip_of(body));
     if (kiln__group_reads_once(body->group))
         emit_once(body);

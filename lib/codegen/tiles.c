@@ -16,14 +16,14 @@ static void emit_turn(const struct kiln__emit *emit, kiln_type type)
 {
     unsigned width = emit->variant->vector;
     struct kiln__type_name name = kiln__emit_type(type, width);
-    kiln__code_open(emit->code, KILN__FUNCTION,
-                    "static inline __attribute__((always_inline)) void turn_%s(%s *block)",
-                    name.text, name.text);
+    kiln__code_function(emit->code,
+                        "static inline __attribute__((always_inline)) void turn_%s(%s *block)",
+                        name.text, name.text);
     kiln__code_unroll(emit->code, 0);
-    kiln__code_open(emit->code, KILN__FOR, "int stage = 1; stage < %u; stage *= 2", width);
+    kiln__code_for(emit->code, "int stage = 1; stage < %u; stage *= 2", width);
     kiln__code_add(emit->code, "%s next[%u]", name.text, width);
     kiln__code_unroll(emit->code, 0);
-    kiln__code_open(emit->code, KILN__FOR, "int i = 0; i < %u; i++", width / 2);
+    kiln__code_for(emit->code, "int i = 0; i < %u; i++", width / 2);
     kiln__code_add(emit->code,
                    "next[i] = (%s)(block[2 * i].even, block[2 * i + 1].even)\n"
                    "next[i + %u] = (%s)(block[2 * i].odd, block[2 * i + 1].odd)",
@@ -69,10 +69,7 @@ static void emit_others(const struct kiln__body *body, uint32_t across, uint32_t
     kiln__code_add(body->code, "idx rest = tile / tiles%u / tiles%u", last, across);
     for (uint32_t d = last; d-- > 0;)
         if (d != across)
-            kiln__code_add(body->code,
-                           "const idx c_%u = rest %% d%u\n"
-                           "rest /= d%u",
-                           d, d, d);
+            kiln__code_add(body->code, "const idx c_%u = rest %% d%u\nrest /= d%u", d, d, d);
 }
 
 /* These, and where a tile is in the two that it does. */
@@ -119,15 +116,14 @@ static void emit_row_bases(const struct kiln__body *body, uint32_t across, uint3
 static void emit_blocks(const struct kiln__body *body, uint32_t across, uint32_t last)
 {
     unsigned width = body->variant->vector;
-    kiln__code_open(body->code, KILN__FOR, "idx f = from%u; f < to%u; f += %u", across, across,
-                    width);
+    kiln__code_for(body->code, "idx f = from%u; f < to%u; f += %u", across, across, width);
     kiln__code_add(body->code, "const idx e = min(f, to%u - %u)", across, width);
-    kiln__code_open(body->code, KILN__FOR, "idx g = from%u; g < to%u; g += %u", last, last, width);
+    kiln__code_for(body->code, "idx g = from%u; g < to%u; g += %u", last, last, width);
     kiln__code_add(body->code, "const idx l = min(g, to%u - %u)", last, width);
     for (size_t i = 0; i < body->group->steps.count; i++)
         if (is_turned(body->emit, &body->group->steps.items[i]))
             emit_turned_load(body, &body->group->steps.items[i], across, last);
-    kiln__code_open(body->code, KILN__FOR, "int r = 0; r < %u; r++", width);
+    kiln__code_for(body->code, "int r = 0; r < %u; r++", width);
     emit_row_bases(body, across, last);
     kiln__body_element(body, width, "l", "", 0);
     kiln__code_end(body->code);
@@ -156,8 +152,7 @@ static void open_lines(const struct kiln__body *body)
 {
     unsigned tile = body->variant->tile, items = 1u << body->variant->work_group;
     kiln__code_unroll(body->code, 0);
-    kiln__code_open(body->code, KILN__FOR, "int first = 0; first < %u; first += %u", tile,
-                    items / tile);
+    kiln__code_for(body->code, "int first = 0; first < %u; first += %u", tile, items / tile);
     kiln__code_add(body->code, "const int r = first + line");
 }
 
@@ -187,10 +182,9 @@ static void emit_local_tile(struct kiln__body *body, uint32_t across, uint32_t l
     kiln__code_end(body->code);
     kiln__code_barrier(body->code);
     kiln__code_add(body->code, "const idx e = from%u, l = from%u + lane", across, last);
-    kiln__code_single(body->code, KILN__IF, "l >= d%u", last);
-    kiln__code_add(body->code, "return");
+    kiln__code_leave(body->code, "return", "l >= d%u", last);
     open_lines(body);
-    kiln__code_open(body->code, KILN__IF, "e + r < d%u", across);
+    kiln__code_if(body->code, "e + r < d%u", across);
     emit_row_bases(body, across, last);
     kiln__body_element(body, 1, "l", "", 0);
     kiln__code_end(body->code);
@@ -209,7 +203,7 @@ static void emit_chunk_of_tiles(struct kiln__body *body, uint32_t across, uint32
                        "const int stream = wanted && d%u %% %u == 0 && "
                        "(size_t)(y0 + q0) %% (%u * sizeof *y0) == 0",
                        last, width, width);
-    kiln__code_open(body->code, KILN__FOR, "idx tile = first; tile < last; tile++");
+    kiln__code_for(body->code, "idx tile = first; tile < last; tile++");
     emit_tile(body, across, last);
     emit_blocks(body, across, last);
     kiln__code_end(body->code);

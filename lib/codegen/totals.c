@@ -150,7 +150,7 @@ static void totals_choose(const struct kiln__body *body, unsigned i,
     struct kiln__phrase at = totals_positions(body, visit);
     struct kiln__text *better =
         width == 1
-            ? kiln__code_open(body->code, KILN__IF, "%s", "")
+            ? kiln__code_if(body->code, "%s", "")
             : kiln__code_add(body->code, "const %s%u chosen = ", kiln__type_row(type)->mask, width);
     kiln__emit_expression(better, row_at(body, i)->combine, a, value, NULL, type, width);
     if (width == 1) {
@@ -198,7 +198,7 @@ static void totals_merge(const struct kiln__body *body, unsigned i, const char *
         totals_combine(body, i, 1, a.text, a.text, b.text);
         return;
     }
-    struct kiln__text *better = kiln__code_open(body->code, KILN__IF, "(");
+    struct kiln__text *better = kiln__code_if(body->code, "(");
     kiln__emit_expression(better, row->combine, a.text, b.text, NULL, value.type, 1);
     kiln__text_add(better, ") || (!(");
     kiln__emit_expression(better, row->combine, b.text, a.text, NULL, value.type, 1);
@@ -220,7 +220,7 @@ static void fold_indexed(const struct kiln__body *body, unsigned i)
     struct kiln__phrase lanes =
         kiln__phrase("$ lane_@[%u]\nvstore%u(@_0, 0, lane_@)", width, width);
     kiln__body_totals(body, 1, lanes.text);
-    kiln__code_open(body->code, KILN__FOR, "int l = 0; l < %u; l++", width);
+    kiln__code_for(body->code, "int l = 0; l < %u; l++", width);
     totals_merge(body, i, "@", "lane_@[l]");
     kiln__code_end(body->code);
 }
