@@ -203,28 +203,29 @@ codegen_sources = \
 	lib/codegen/body.c \
 	lib/codegen/body.h \
 	lib/codegen/checked_text.c \
+	lib/codegen/code.c \
+	lib/codegen/code.h \
 	lib/codegen/codegen.c \
 	lib/codegen/codegen.h \
 	lib/codegen/emit.c \
 	lib/codegen/emit.h \
 	lib/codegen/epilogue_text.c \
 	lib/codegen/generic_text.c \
-	lib/codegen/code.c \
-	lib/codegen/code.h \
 	lib/codegen/load_gather.c \
 	lib/codegen/loops.c \
+	lib/codegen/loops.h \
 	lib/codegen/online_phases.c \
 	lib/codegen/online_phases.h \
 	lib/codegen/parameters.c \
 	lib/codegen/parameters.h \
 	lib/codegen/prelude.c \
 	lib/codegen/prologue_text.c \
+	lib/codegen/reduced_axis.c \
 	lib/codegen/scan.c \
 	lib/codegen/storage.c \
 	lib/codegen/storage.h \
 	lib/codegen/strips.c \
 	lib/codegen/tiles.c \
-	lib/codegen/tiles.h \
 	lib/codegen/totals.c \
 	lib/codegen/verify_launches.c \
 	lib/codegen/verify_scratch.c \

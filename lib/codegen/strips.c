@@ -8,7 +8,7 @@
  * as the elements of a window, are all visited for each vector:
  *
  *   for vectors of a run { for each reduced one { body } ends } */
-#include "codegen/tiles.h"
+#include "codegen/loops.h"
 
 /* As many totals as the nearest cache keeps, beside the rows that are read, where there is one for
  * each kept element, and where there are a few and values beside them. */
@@ -54,11 +54,6 @@ void kiln__emit_strip_totals(struct kiln__body *body)
             kiln__code_add(body->code, "%s strip_r%u[%d]", type_of(body, i, 1, &name), i,
                            strip_of(body));
     kiln__body_turn(body, 0);
-}
-
-static void open_vectors(const struct kiln__body *body, unsigned width)
-{
-    kiln__code_for(body->code, "; i + %u <= strip; i += %u", width, width);
 }
 
 /* Keep the phase's values of rows, or those of its reductions. */
@@ -115,7 +110,7 @@ static void keep_totals(const struct kiln__body *body, unsigned width)
 /* Rows `r` to `r + rows - 1`, `width` elements of each at a time. */
 static void emit_rows(const struct kiln__body *body, unsigned rows, unsigned width)
 {
-    open_vectors(body, width);
+    kiln__emit_strip_loop(body, width, "strip");
     kiln__body_totals(body, width, loading(width));
     kiln__body_sums(body, width, loading(width));
     strips_fetch(body, width, body->needed, false);
@@ -153,7 +148,7 @@ static void emit_part(const struct kiln__body *body)
 static void emit_part_end(struct kiln__body *body, unsigned width)
 {
     const bool vectors = width > 1;
-    open_vectors(body, width);
+    kiln__emit_strip_loop(body, width, "strip");
     kiln__body_totals(body, width, loading(width));
     kiln__body_totals(body, width,
                       vectors ? "$ @_sum = part > begin ? *(loose_$ *)(sum_@ + i) : ($)(!)\n"
@@ -192,7 +187,7 @@ static void emit_reduced_axis(struct kiln__body *body)
 
 static void emit_ends(struct kiln__body *body, unsigned width)
 {
-    open_vectors(body, width);
+    kiln__emit_strip_loop(body, width, "strip");
     kiln__body_turn(body, 0);
     kiln__body_totals(body, width, loading(width));
     kiln__body_values(body, width, "(t + i)");
@@ -234,7 +229,7 @@ static void emit_values(struct kiln__body *body, unsigned width)
 {
     bool wanted[KILN__MOST_STEPS] = {false};
     find_wanted(body, wanted);
-    open_vectors(body, width);
+    kiln__emit_strip_loop(body, width, "strip");
     strips_fetch(body, width, wanted, true);
     if (body->phase == body->nest.phases) {
         kiln__body_store(body, width, "p + t + i", "(t + i)");
@@ -247,7 +242,7 @@ static void emit_values(struct kiln__body *body, unsigned width)
 
 static void emit_reduced(struct kiln__body *body, unsigned width)
 {
-    open_vectors(body, width);
+    kiln__emit_strip_loop(body, width, "strip");
     kiln__body_totals(body, width, loading(width));
     kiln__body_finish(body, width);
     strips_leave(body, width, true);
@@ -343,7 +338,7 @@ static void emit_column(struct kiln__body *body, unsigned width, unsigned count)
         visits[u] = (struct kiln__visit){
             .width = width, .at = at[u].text, .number = "r", .into = u, .letter = letters[u]};
     }
-    kiln__code_for(body->code, "; i + %u <= count; i += %u", count * width, count * width);
+    kiln__emit_strip_loop(body, count * width, "count");
     kiln__body_turn(body, 0);
     for (unsigned u = 0; u < count; u++)
         kiln__body_totals(body, width, kiln__phrase("$ @_%u = ($)(!)", u).text);

@@ -8,7 +8,7 @@
  * neighbours behind it:
  *
  *   for each line { load into local memory } barrier; for each line { bases; body } */
-#include "codegen/tiles.h"
+#include "codegen/loops.h"
 
 /* A square block's rows become its columns. An element's address is (row, lane); each stage moves
  * its bits by one place, so that half of them swaps the two. */

@@ -1,9 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loops over tiles that the nearest cache keeps. */
-#ifndef KILN_CODEGEN_TILES_H
-#define KILN_CODEGEN_TILES_H
+/* The loops of a generated kernel. */
+#ifndef KILN_CODEGEN_LOOPS_H
+#define KILN_CODEGEN_LOOPS_H
 
 #include "codegen/body.h"
+
+typedef void kiln__walk(struct kiln__body *body);
+
+/* All phases at one row, up to the values of their reductions (reduced_axis.c). */
+void kiln__emit_phases(struct kiln__body *body);
+
+/* Open "for (; i + 16 <= count; i += 16)". */
+void kiln__emit_strip_loop(const struct kiln__body *body, unsigned elements, const char *count);
+
+/* Declare `count`: as many elements from `from` on as lie along dimension `d` before `to`. */
+void kiln__emit_count(const struct kiln__body *body, uint32_t d, bool outer, const char *from,
+                      const char *to);
 
 /* A cache line, to which non-temporal stores must be aligned with 16-wide vectors. */
 #define KILN__LINE 64
