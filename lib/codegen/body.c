@@ -218,19 +218,18 @@ static void visit_store(const struct kiln__body *body, size_t k, const struct ki
 {
     const struct kiln__variant *variant = body->variant;
     bool scattered = variant->placed == KILN__STRIDED;
-    struct kiln__phrase pointer = kiln__phrase("y%zu", k);
     const bool rows = variant->reduced_mapping != KILN__AXIS_NONE;
-    struct kiln__phrase stride = kiln__phrase("u0_%u", variant->rank - 1u);
     struct kiln__phrase offset = scattered         ? kiln__phrase(rows ? "g%zu" : "z%zu", k)
                                  : rows            ? kiln__phrase("g%zu + %s", k, visit->at)
                                  : variant->placed ? kiln__phrase("z%zu + %s", k, visit->at)
                                                    : kiln__phrase("q%zu + p + %s", k, visit->at);
-    struct kiln__elements elements = kiln__emit_run(
-        body->emit, kiln__emit_store_type(body->emit, k), visit->width, pointer.text, offset.text);
+    struct kiln__elements elements =
+        kiln__emit_run(body->emit, kiln__emit_store_type(body->emit, k), visit->width,
+                       kiln__phrase("y%zu", k), offset);
     if (scattered) {
         elements.fit = KILN__FIT_STRIDED;
         elements.at = visit->at;
-        elements.stride = stride.text;
+        elements.stride = kiln__phrase("u0_%u", variant->rank - 1u);
     }
     if (value)
         kiln__emit_store(body->code, &elements, value, variant->streams);
@@ -245,7 +244,7 @@ static void emit_value(const struct kiln__body *body, unsigned i, const struct k
     struct kiln__type_name type = kiln__emit_type(step->type, visit->width);
     struct kiln__emit own = *body->emit;
     own.letter = visit->letter;
-    struct kiln__value_name name = kiln__emit_value(&own, i);
+    struct kiln__value_name name = kiln__emit_value(visit->letter, i);
     bool held = step->kind == KILN__STEP_LOAD && body->held >> step->index & 1;
     bool costly = body->costly.step == i + 1;
     if (!body->nest.full[i]) {
@@ -269,17 +268,16 @@ static void emit_value(const struct kiln__body *body, unsigned i, const struct k
 static void emit_stores(const struct kiln__body *body, const struct kiln__visit *visit)
 {
     const struct kiln__group *group = body->group;
-    struct kiln__emit own = *body->emit;
-    own.letter = visit->letter;
     for (unsigned i = 0; i < group->steps.count; i++) {
         unsigned keeper = body->nest.keeper[i];
         bool first = body->needed[i] && keeper && body->nest.phase[i] == body->phase;
         if (first && group->stores.items[keeper - 1].step != i)
-            visit_store(body, keeper - 1, visit, kiln__emit_value(&own, i).text);
+            visit_store(body, keeper - 1, visit, kiln__emit_value(visit->letter, i).text);
     }
     for (size_t k = 0; k < group->stores.count; k++)
         if (writes(body, k))
-            visit_store(body, k, visit, kiln__emit_value(&own, group->stores.items[k].step).text);
+            visit_store(body, k, visit,
+                        kiln__emit_value(visit->letter, group->stores.items[k].step).text);
 }
 
 void kiln__body_elements(const struct kiln__body *body, const struct kiln__visit *visits,
@@ -315,10 +313,10 @@ void kiln__body_element(const struct kiln__body *body, unsigned width, const cha
 
 static void store_value(const struct kiln__body *body, size_t k, unsigned width, const char *p)
 {
-    struct kiln__phrase pointer = kiln__phrase("y%zu", k), offset = kiln__phrase("q%zu + %s", k, p);
     struct kiln__phrase value = kiln__phrase("r%u", body->group->stores.items[k].step);
-    struct kiln__elements elements = kiln__emit_run(
-        body->emit, kiln__emit_store_type(body->emit, k), width, pointer.text, offset.text);
+    struct kiln__elements elements =
+        kiln__emit_run(body->emit, kiln__emit_store_type(body->emit, k), width,
+                       kiln__phrase("y%zu", k), kiln__phrase("q%zu + %s", k, p));
     kiln__emit_store(body->code, &elements, value.text, false);
 }
 

@@ -102,6 +102,10 @@ void kiln__body_sums(const struct kiln__body *body, unsigned width, const char *
 /* Declare t<i>_0 to t<i>_<count - 1>, and j, at their start. */
 void kiln__body_accumulators(const struct kiln__body *body, unsigned count);
 
+/* A visit's value of step i as one of an accumulator's type. */
+struct kiln__phrase kiln__body_summand(const struct kiln__body *body, unsigned i,
+                                       const struct kiln__visit *visit, kiln_type type);
+
 /* A visit's value of reduction i into its accumulator or total. */
 void kiln__body_take(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit);
 

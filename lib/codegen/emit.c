@@ -200,7 +200,7 @@ uint32_t kiln__emit_vector_dimension(const struct kiln__emit *emit)
 }
 
 struct kiln__elements kiln__emit_run(const struct kiln__emit *emit, kiln_type type, unsigned width,
-                                     const char *pointer, const char *offset)
+                                     struct kiln__phrase pointer, struct kiln__phrase offset)
 {
     enum kiln__fit fit = emit->variant->aligned   ? KILN__FIT_ALIGNED
                          : emit->variant->chunked ? KILN__FIT_LOOSE
@@ -220,11 +220,9 @@ static void emit_load(const struct kiln__emit *emit, struct kiln__text *text,
     size_t k = step->index;
     uint8_t along = emit->variant->along[k];
     bool repeats = along == KILN__REPEATED;
-    struct kiln__phrase pointer = kiln__phrase("x%zu", k), first = kiln__phrase("%s%zu", base, k);
-    struct kiln__phrase run = kiln__phrase("%s + %s", first.text, at);
-    struct kiln__phrase stride = kiln__phrase("s%zu_%u", k, kiln__emit_vector_dimension(emit));
     struct kiln__elements elements =
-        kiln__emit_run(emit, step->type, repeats ? 1 : width, pointer.text, run.text);
+        kiln__emit_run(emit, step->type, repeats ? 1 : width, kiln__phrase("x%zu", k),
+                       kiln__phrase("%s%zu + %s", base, k, at));
     if (along == KILN__ACROSS && (width > 1 || !emit->variant->chunked)) {
         kiln__text_add(text, emit->variant->chunked ? "t%zu[r]" : "t%zu[lane][r]", k);
         return;
@@ -232,20 +230,20 @@ static void emit_load(const struct kiln__emit *emit, struct kiln__text *text,
     if (repeats)
         kiln__text_add(text, "(%s)(", kiln__emit_type(elements.type, width).text);
     if (along != KILN__CONTIGUOUS && along != KILN__LINEAR)
-        elements.offset = first.text;
+        elements.offset = kiln__phrase("%s%zu", base, k);
     if (along == KILN__STRIDED || along == KILN__ACROSS) {
         elements.fit = KILN__FIT_STRIDED;
         elements.at = at;
-        elements.stride = stride.text;
+        elements.stride = kiln__phrase("s%zu_%u", k, kiln__emit_vector_dimension(emit));
     }
     kiln__emit_load(text, &elements);
     kiln__text_add(text, repeats ? ")" : "");
 }
 
-struct kiln__value_name kiln__emit_value(const struct kiln__emit *emit, unsigned step)
+struct kiln__value_name kiln__emit_value(char letter, unsigned step)
 {
     struct kiln__value_name name;
-    snprintf(name.text, sizeof name.text, "%c%u", emit->letter ? emit->letter : 'v', step & 0xffff);
+    snprintf(name.text, sizeof name.text, "%c%u", letter ? letter : 'v', step & 0xffff);
     return name;
 }
 
@@ -256,9 +254,9 @@ static void emit_step(const struct kiln__emit *emit, unsigned index, unsigned wi
     struct kiln__type_name type = kiln__emit_type(step->type, width);
     struct kiln__value_name operand[3];
     for (unsigned k = 0; k < 3; k++)
-        operand[k] = kiln__emit_value(emit, step->args[k]);
-    struct kiln__text *text =
-        kiln__code_add(emit->code, "const %s %s = ", type.text, kiln__emit_value(emit, index).text);
+        operand[k] = kiln__emit_value(emit->letter, step->args[k]);
+    struct kiln__text *text = kiln__code_add(emit->code, "const %s %s = ", type.text,
+                                             kiln__emit_value(emit->letter, index).text);
     switch ((enum kiln__step_kind)step->kind) {
     case KILN__STEP_LOAD: emit_load(emit, text, step, width, base, at); break;
     case KILN__STEP_NUMBER: kiln__emit_number(emit, text, step, width, base, at); break;

@@ -89,7 +89,7 @@ const char *kiln__emit_identity(const struct kiln__reduce_row *row, kiln_type ac
 
 /* Neighbours in memory, as they lie here. */
 struct kiln__elements kiln__emit_run(const struct kiln__emit *emit, kiln_type type, unsigned width,
-                                     const char *pointer, const char *offset);
+                                     struct kiln__phrase pointer, struct kiln__phrase offset);
 
 /* Before a file of kernels/: what a product's kernel does to elements of operands that it reads
  * (prologue_text.c), and before it stores (epilogue_text.c). */
@@ -100,11 +100,11 @@ void kiln__emit_epilogue(const struct kiln__emit *emit);
 void kiln__emit_generic_prelude(const struct kiln__emit *emit);
 void kiln__emit_generic(const struct kiln__emit *emit);
 
-/* "v12": the value of step 12. */
+/* "v12": the value of step 12; the letter 0 is v. */
 struct kiln__value_name {
     char text[8];
 };
-struct kiln__value_name kiln__emit_value(const struct kiln__emit *emit, unsigned step);
+struct kiln__value_name kiln__emit_value(char letter, unsigned step);
 
 /* What a checked kernel has beside (checked_text.c): before it, behind its parameters, before its
  * body, and for an access that comes by a store's pointer. Nothing for others. */

@@ -17,10 +17,9 @@ static void emit_stores(const struct kiln__emit *emit, unsigned width)
     const struct kiln__group *group = emit->group;
     for (size_t k = 0; k < group->stores.count; k++) {
         const struct kiln__store *store = &group->stores.items[k];
-        struct kiln__phrase pointer = kiln__phrase("y%zu", k);
-        struct kiln__phrase offset = kiln__phrase("q%zu + line * epilogue_n + column", k);
         struct kiln__elements elements =
-            kiln__emit_run(emit, kiln__emit_store_type(emit, k), width, pointer.text, offset.text);
+            kiln__emit_run(emit, kiln__emit_store_type(emit, k), width, kiln__phrase("y%zu", k),
+                           kiln__phrase("q%zu + line * epilogue_n + column", k));
         if (k + 1 != emit->variant->result)
             kiln__emit_store(emit->code, &elements, kiln__phrase("v%u", store->step).text, false);
     }

@@ -112,24 +112,30 @@ static void emit_converts(const struct kiln__emit *emit)
 
 /* ---- memory ---- */
 
+static struct kiln__elements element_of(kiln_type type, const char *constant)
+{
+    return (struct kiln__elements){
+        .type = type,
+        .width = 1,
+        .fit = KILN__FIT_LOOSE,
+        .pointer = kiln__phrase("((global %s%s *)x)", constant, kiln__stored_type(type)),
+        .offset = kiln__phrase("at")};
+}
+
 static void emit_load(const struct kiln__emit *emit, kiln_type type)
 {
-    struct kiln__phrase pointer = kiln__phrase("((global const %s *)x)", kiln__stored_type(type));
-    struct kiln__elements elements = {
-        .type = type, .width = 1, .fit = KILN__FIT_LOOSE, .pointer = pointer.text, .offset = "at"};
+    struct kiln__elements element = element_of(type, "const ");
     kiln__code_case(emit->code, "%d", (int)type);
-    kiln__emit_load(declare_result(emit, kiln__emit_type(type, 1).text), &elements);
+    kiln__emit_load(declare_result(emit, kiln__emit_type(type, 1).text), &element);
     close_case(emit, to_cell(type, "y").text);
 }
 
 static void emit_store(const struct kiln__emit *emit, kiln_type type)
 {
-    struct kiln__phrase pointer = kiln__phrase("((global %s *)x)", kiln__stored_type(type));
-    struct kiln__elements elements = {
-        .type = type, .width = 1, .fit = KILN__FIT_LOOSE, .pointer = pointer.text, .offset = "at"};
+    struct kiln__elements element = element_of(type, "");
     kiln__code_case(emit->code, "%d", (int)type);
     generic_text_declare(emit, type, 'a', 'p');
-    kiln__emit_store(emit->code, &elements, "a", false);
+    kiln__emit_store(emit->code, &element, "a", false);
     kiln__code_add(emit->code, "break");
     kiln__code_end(emit->code);
 }

@@ -67,10 +67,9 @@ static void emit_element(const struct kiln__emit *emit, struct kiln__text *text,
                          const char *position)
 {
     unsigned k = step->index;
-    struct kiln__phrase pointer = kiln__phrase("x%u", k);
-    struct kiln__phrase offset = kiln__phrase("%s + %s * g%u", position, index, k);
     struct kiln__elements elements =
-        kiln__emit_run(emit, step->type, width, pointer.text, offset.text);
+        kiln__emit_run(emit, step->type, width, kiln__phrase("x%u", k),
+                       kiln__phrase("%s + %s * g%u", position, index, k));
     kiln__text_add(text, "(uint)%s < (uint)e%u ? ", index, k);
     kiln__emit_load(text, &elements);
     if (width == 1)
@@ -85,7 +84,7 @@ void kiln__emit_gathered(const struct kiln__emit *emit, struct kiln__text *text,
                          const char *at)
 {
     const struct kiln__type_name type = kiln__emit_type(step->type, width);
-    const struct kiln__value_name where = kiln__emit_value(emit, step->args[0]);
+    const struct kiln__value_name where = kiln__emit_value(emit->letter, step->args[0]);
     uint8_t along = emit->variant->along[step->index];
     bool uniform = width > 1 && along != KILN__STRIDED && is_uniform(emit, step->args[0]);
     if (width == 1 || (uniform && along != KILN__REPEATED)) {

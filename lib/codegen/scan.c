@@ -66,24 +66,15 @@ static struct kiln__phrase sums_of(unsigned i, unsigned visit)
 static struct kiln__phrase scan_declare(const struct kiln__body *body, unsigned i,
                                         const struct kiln__visit *visit)
 {
-    struct kiln__emit own = *body->emit;
-    own.letter = visit->letter;
     return kiln__phrase("const %s %s", kiln__emit_type(type_of(body, i), visit->width).text,
-                        kiln__emit_value(&own, i).text);
+                        kiln__emit_value(visit->letter, i).text);
 }
 
 /* What a visit adds. */
 static struct kiln__phrase added(const struct kiln__body *body, unsigned i,
                                  const struct kiln__visit *visit)
 {
-    uint16_t from = body->group->steps.items[i].args[0];
-    struct kiln__emit own = *body->emit;
-    own.letter = visit->letter;
-    struct kiln__value_name value = kiln__emit_value(&own, from);
-    return type_of(body, from) == type_of(body, i)
-               ? kiln__phrase("%s", value.text)
-               : kiln__phrase("convert_%s(%s)",
-                              kiln__emit_type(type_of(body, i), visit->width).text, value.text);
+    return kiln__body_summand(body, body->group->steps.items[i].args[0], visit, type_of(body, i));
 }
 
 /* Component `at` of a vector of `width` in the order of the sums. */

@@ -134,7 +134,7 @@ static void emit_element(struct kiln__text *text, const struct kiln__elements *e
                          const char *more)
 {
     kiln__text_add(text, elements->checked ? "(*KILN_AT(%s, %s%s, 1))" : "%s[%s%s]",
-                   elements->pointer, elements->offset, more);
+                   elements->pointer.text, elements->offset.text, more);
 }
 
 /* Element `lane` of strided ones. */
@@ -142,8 +142,8 @@ static void emit_lane(struct kiln__text *text, const struct kiln__elements *elem
 {
     struct kiln__phrase more =
         elements->width > 1
-            ? kiln__phrase(" + (%s + %u) * %s", elements->at, lane, elements->stride)
-            : kiln__phrase(" + (%s) * %s", elements->at, elements->stride);
+            ? kiln__phrase(" + (%s + %u) * %s", elements->at, lane, elements->stride.text)
+            : kiln__phrase(" + (%s) * %s", elements->at, elements->stride.text);
     emit_element(text, elements, more.text);
 }
 
@@ -151,10 +151,10 @@ static void emit_lane(struct kiln__text *text, const struct kiln__elements *elem
 static void emit_place(struct kiln__text *text, const struct kiln__elements *elements)
 {
     if (elements->checked)
-        kiln__text_add(text, "KILN_AT(%s, %s, %u)", elements->pointer, elements->offset,
+        kiln__text_add(text, "KILN_AT(%s, %s, %u)", elements->pointer.text, elements->offset.text,
                        elements->width);
     else
-        kiln__text_add(text, "%s + %s", elements->pointer, elements->offset);
+        kiln__text_add(text, "%s + %s", elements->pointer.text, elements->offset.text);
 }
 
 static void emit_vector(struct kiln__text *text, const struct kiln__elements *elements,

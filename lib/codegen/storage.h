@@ -36,8 +36,9 @@ struct kiln__elements {
     unsigned width;
     enum kiln__fit fit;
     bool checked; /* the index is looked at (checked_text.c) */
-    const char *pointer, *offset;
-    const char *at, *stride; /* STRIDED */
+    struct kiln__phrase pointer, offset;
+    const char *at; /* STRIDED, and: */
+    struct kiln__phrase stride;
 };
 
 /* Write an expression: their value. */

@@ -31,16 +31,13 @@ static bool is_left(const struct kiln__body *body, unsigned i)
            body->group->steps.items[i].kind != KILN__STEP_SCALAR;
 }
 
-static const char *type_of(const struct kiln__body *body, unsigned i, unsigned width,
-                           struct kiln__type_name *name)
+static struct kiln__type_name type_of(const struct kiln__body *body, unsigned i, unsigned width)
 {
-    *name = kiln__emit_type(body->group->steps.items[i].type, width);
-    return name->text;
+    return kiln__emit_type(body->group->steps.items[i].type, width);
 }
 
 void kiln__emit_strip_totals(struct kiln__body *body)
 {
-    struct kiln__type_name name;
     for (unsigned phase = 0; phase < body->nest.phases; phase++) {
         kiln__body_turn(body, phase);
         kiln__body_totals(body, 1, kiln__phrase("$ strip_@[%d]", strip_of(body)).text);
@@ -51,24 +48,30 @@ void kiln__emit_strip_totals(struct kiln__body *body)
     }
     for (unsigned i = 0; i < body->group->steps.count; i++)
         if (is_left(body, i))
-            kiln__code_add(body->code, "%s strip_r%u[%d]", type_of(body, i, 1, &name), i,
+            kiln__code_add(body->code, "%s strip_r%u[%d]", type_of(body, i, 1).text, i,
                            strip_of(body));
     kiln__body_turn(body, 0);
+}
+
+/* A strip's elements at `i`, such as *(loose_float8 *)(strip_r3 + i). */
+static struct kiln__phrase strip_at(const char *strip, const char *type, unsigned width)
+{
+    return width > 1 ? kiln__phrase("*(loose_%s *)(%s + i)", type, strip)
+                     : kiln__phrase("%s[i]", strip);
+}
+
+static struct kiln__phrase left_at(const struct kiln__body *body, unsigned i, unsigned width)
+{
+    return strip_at(kiln__phrase("strip_r%u", i).text, type_of(body, i, width).text, width);
 }
 
 /* Keep the phase's values of rows, or those of its reductions. */
 static void strips_leave(const struct kiln__body *body, unsigned width, bool reductions)
 {
-    struct kiln__type_name name;
     for (unsigned i = 0; i < body->group->steps.count; i++) {
         bool reduced = body->group->steps.items[i].kind == KILN__STEP_REDUCED;
-        if (!is_left(body, i) || body->nest.phase[i] != body->phase || reduced != reductions)
-            continue;
-        if (width > 1)
-            kiln__code_add(body->code, "*(loose_%s *)(strip_r%u + i) = r%u",
-                           type_of(body, i, width, &name), i, i);
-        else
-            kiln__code_add(body->code, "strip_r%u[i] = r%u", i, i);
+        if (is_left(body, i) && body->nest.phase[i] == body->phase && reduced == reductions)
+            kiln__code_add(body->code, "%s = r%u", left_at(body, i, width).text, i);
     }
 }
 
@@ -77,42 +80,38 @@ static void strips_fetch(const struct kiln__body *body, unsigned width, const bo
                          bool computes)
 {
     struct kiln__emit own = *body->emit;
-    struct kiln__type_name name;
     own.letter = 'r';
     for (unsigned i = 0; i < body->group->steps.count; i++) {
         bool reduced = body->group->steps.items[i].kind == KILN__STEP_REDUCED;
         bool now = computes && !reduced && body->nest.phase[i] == body->phase;
         if (!wanted[i] || body->nest.full[i] || now)
             continue;
-        const char *type = type_of(body, i, width, &name);
-        if (!is_left(body, i))
-            kiln__emit_steps(&own, i, i + 1, width, "h", "i");
-        else if (width > 1)
-            kiln__code_add(body->code, "const %s r%u = *(loose_%s *)(strip_r%u + i)", type, i, type,
-                           i);
+        if (is_left(body, i))
+            kiln__code_add(body->code, "const %s r%u = %s", type_of(body, i, width).text, i,
+                           left_at(body, i, width).text);
         else
-            kiln__code_add(body->code, "const %s r%u = strip_r%u[i]", type, i, i);
+            kiln__emit_steps(&own, i, i + 1, width, "h", "i");
     }
 }
 
-static const char *loading(unsigned width)
+static struct kiln__phrase loading(unsigned width)
 {
-    return width > 1 ? "$ @ = *(loose_$ *)(strip_@ + i)" : "$ @ = strip_@[i]";
+    return kiln__phrase("$ @ = %s", strip_at("strip_@", "$", width).text);
 }
 
 static void keep_totals(const struct kiln__body *body, unsigned width)
 {
-    const char *keep = width > 1 ? "*(loose_$ *)(strip_@ + i) = @" : "strip_@[i] = @";
-    kiln__body_totals(body, width, keep);
-    kiln__body_sums(body, width, keep);
+    struct kiln__phrase keep = kiln__phrase("%s = @", strip_at("strip_@", "$", width).text);
+    kiln__body_totals(body, width, keep.text);
+    kiln__body_sums(body, width, keep.text);
 }
 
 /* Rows `r` to `r + rows - 1`, `width` elements of each at a time. */
 static void emit_rows(const struct kiln__body *body, unsigned rows, unsigned width)
 {
     kiln__emit_strip_loop(body, width, "strip");
-    kiln__body_totals(body, width, loading(width));
-    kiln__body_sums(body, width, loading(width));
+    kiln__body_totals(body, width, loading(width).text);
+    kiln__body_sums(body, width, loading(width).text);
     strips_fetch(body, width, body->needed, false);
     for (unsigned u = 0; u < rows; u++) {
         struct kiln__phrase at = kiln__phrase("(r + %u)", u);
@@ -147,18 +146,16 @@ static void emit_part(const struct kiln__body *body)
 /* What a part has come to, into what those before it have; behind the last one, back. */
 static void emit_part_end(struct kiln__body *body, unsigned width)
 {
-    const bool vectors = width > 1;
+    struct kiln__phrase sum = strip_at("sum_@", "$", width), lost = strip_at("lost_@", "$", width);
+    struct kiln__phrase go_on =
+        kiln__phrase("$ @_sum = part > begin ? %s : %s\n$ @_lost = part > begin ? %s : %s",
+                     sum.text, width > 1 ? "($)(!)" : "(!)", lost.text, width > 1 ? "($)(0)" : "0");
     kiln__emit_strip_loop(body, width, "strip");
-    kiln__body_totals(body, width, loading(width));
-    kiln__body_totals(body, width,
-                      vectors ? "$ @_sum = part > begin ? *(loose_$ *)(sum_@ + i) : ($)(!)\n"
-                                "$ @_lost = part > begin ? *(loose_$ *)(lost_@ + i) : ($)(0)"
-                              : "$ @_sum = part > begin ? sum_@[i] : (!)\n"
-                                "$ @_lost = part > begin ? lost_@[i] : 0");
+    kiln__body_totals(body, width, loading(width).text);
+    kiln__body_totals(body, width, go_on.text);
     kiln__body_pass_on(body, width, 0);
     kiln__body_totals(body, width,
-                      vectors ? "*(loose_$ *)(sum_@ + i) = @_sum\n*(loose_$ *)(lost_@ + i) = @_lost"
-                              : "sum_@[i] = @_sum\nlost_@[i] = @_lost");
+                      kiln__phrase("%s = @_sum\n%s = @_lost", sum.text, lost.text).text);
     kiln__code_if(body->code, "to == all");
     kiln__body_take_back(body, width, 0);
     kiln__code_end(body->code);
@@ -189,7 +186,7 @@ static void emit_ends(struct kiln__body *body, unsigned width)
 {
     kiln__emit_strip_loop(body, width, "strip");
     kiln__body_turn(body, 0);
-    kiln__body_totals(body, width, loading(width));
+    kiln__body_totals(body, width, loading(width).text);
     kiln__body_values(body, width, "(t + i)");
     kiln__body_finish(body, width);
     kiln__body_store(body, width, "p + t + i", "(t + i)");
@@ -243,7 +240,7 @@ static void emit_values(struct kiln__body *body, unsigned width)
 static void emit_reduced(struct kiln__body *body, unsigned width)
 {
     kiln__emit_strip_loop(body, width, "strip");
-    kiln__body_totals(body, width, loading(width));
+    kiln__body_totals(body, width, loading(width).text);
     kiln__body_finish(body, width);
     strips_leave(body, width, true);
     kiln__code_end(body->code);

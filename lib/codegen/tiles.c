@@ -85,12 +85,11 @@ static void emit_turned_load(const struct kiln__body *body, const struct kiln__s
 {
     unsigned width = body->variant->vector, k = step->index;
     struct kiln__type_name type = kiln__emit_type(step->type, width);
-    struct kiln__phrase pointer = kiln__phrase("x%u", k);
     struct kiln__phrase offset =
         kiln__phrase("o%u%s%s + (l + r) * s%u_%u + e", k, kiln__emit_dot(k, 0, across).text,
                      kiln__emit_dot(k, across + 1, last).text, k, last);
     struct kiln__elements elements =
-        kiln__emit_run(body->emit, step->type, width, pointer.text, offset.text);
+        kiln__emit_run(body->emit, step->type, width, kiln__phrase("x%u", k), offset);
     kiln__code_add(body->code, "%s t%u[%u]", type.text, k, width);
     kiln__code_unroll(body->code, 0);
     kiln__code_single(body->code, KILN__FOR, "int r = 0; r < %u; r++", width);
@@ -138,13 +137,12 @@ static void emit_local_load(const struct kiln__body *body, const struct kiln__st
                             uint32_t across, uint32_t last)
 {
     unsigned k = step->index;
-    struct kiln__phrase pointer = kiln__phrase("x%u", k);
     struct kiln__phrase offset =
         kiln__phrase("o%u%s%s + min(from%u + r, d%u - 1) * s%u_%u + min(from%u + lane, d%u - 1)", k,
                      kiln__emit_dot(k, 0, across).text, kiln__emit_dot(k, across + 1, last).text,
                      last, last, k, last, across, across);
     struct kiln__elements elements =
-        kiln__emit_run(body->emit, step->type, 1, pointer.text, offset.text);
+        kiln__emit_run(body->emit, step->type, 1, kiln__phrase("x%u", k), offset);
     kiln__emit_load(kiln__code_add(body->code, "t%u[r][lane] = ", k), &elements);
 }
 

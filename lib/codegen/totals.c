@@ -163,6 +163,16 @@ static void totals_choose(const struct kiln__body *body, unsigned i,
                        a, a, value, j, j, at.text, width);
 }
 
+struct kiln__phrase kiln__body_summand(const struct kiln__body *body, unsigned i,
+                                       const struct kiln__visit *visit, kiln_type type)
+{
+    struct kiln__value_name value = kiln__emit_value(visit->letter, i);
+    return type == step_at(body, i)->type
+               ? kiln__phrase("%s", value.text)
+               : kiln__phrase("convert_%s(%s)", kiln__emit_type(type, visit->width).text,
+                              value.text);
+}
+
 void kiln__body_take(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit)
 {
     uint16_t from = step_at(body, i)->args[0];
@@ -171,12 +181,7 @@ void kiln__body_take(const struct kiln__body *body, unsigned i, const struct kil
     if (visit->into != KILN__TOTALS)
         number = kiln__phrase("_%u", visit->into);
     struct kiln__phrase into = kiln__phrase("t%u%s", i, number.text);
-    struct kiln__emit own = *body->emit;
-    own.letter = visit->letter;
-    struct kiln__phrase value = kiln__phrase("%s", kiln__emit_value(&own, from).text);
-    if (type != step_at(body, from)->type)
-        value = kiln__phrase("convert_%s(%s)", kiln__emit_type(type, visit->width).text,
-                             kiln__emit_value(&own, from).text);
+    struct kiln__phrase value = kiln__body_summand(body, from, visit, type);
     if (row_at(body, i)->indexed)
         totals_choose(body, i, visit, into.text, kiln__phrase("j%u%s", i, number.text).text,
                       value.text);
@@ -366,10 +371,9 @@ void kiln__body_store_totals(const struct kiln__body *body, unsigned width, cons
     struct kiln__phrase place = kiln__phrase("partial_@_offset + segment * n + %s", p);
     for (int position = 0; position < totals_of(body, i); position++) {
         struct total total = total_of(body, i, position);
-        struct kiln__phrase pointer = totals_fill(&total, 1, "partial_@");
-        struct kiln__phrase offset = totals_fill(&total, 1, place.text);
         struct kiln__elements elements =
-            kiln__emit_run(body->emit, total.type, width, pointer.text, offset.text);
+            kiln__emit_run(body->emit, total.type, width, totals_fill(&total, 1, "partial_@"),
+                           totals_fill(&total, 1, place.text));
         kiln__emit_store(body->code, &elements, total.name.text, false);
     }
 }
