@@ -474,6 +474,7 @@ kernels = \
 	kernels/attention_cpu.cl \
 	kernels/attention_gpu.cl \
 	kernels/attention_wgmma.cl \
+	kernels/checked.cl \
 	kernels/generic.cl \
 	kernels/lanes.cl \
 	kernels/lanes_integers.cl \

@@ -1,31 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The checked form of a generated kernel: the same text, but that every place in memory is the
- * address that KILN_AT gives (storage.c), which is in spare memory if the index is outside; the
- * first that is, is noted. */
+ * address that KILN_AT gives (kernels/checked.cl), which is in spare memory if the index is outside;
+ * the first that is, is noted. */
 #include "codegen/emit.h"
-
-static const char helper[] =
-    "static bool kiln_inside(long at, int width, long low, long high, int memory, int launch,\n"
-    "    volatile global int *wrong)\n"
-    "{\n"
-    "    if (at >= low && at + width <= high)\n"
-    "        return true;\n"
-    "    if (atomic_cmpxchg(wrong, 0, launch) == 0) {\n"
-    "        wrong[1] = memory;\n"
-    "        wrong[2] = (int)(at - low);\n"
-    "        wrong[3] = (int)((at - low) >> 32);\n"
-    "    }\n"
-    "    return false;\n"
-    "}\n"
-    "#define KILN_AT(name, at, width) \\\n"
-    "    (kiln_inside((long)(at), width, low_##name / (long)sizeof *name, \\\n"
-    "        high_##name / (long)sizeof *name, memory_##name, kiln_launch, kiln_wrong) \\\n"
-    "        ? (name + (at)) : spare_##name)\n";
+#include "util/kernel_texts.h"
 
 void kiln__emit_check_helper(const struct kiln__emit *emit)
 {
     if (emit->checked)
-        kiln__code_line(emit->code, "%s", helper);
+        kiln__code_line(emit->code, "%s", kiln__kernel_text("checked"));
 }
 
 void kiln__emit_check_parameters(const struct kiln__emit *emit, struct kiln__text *text)
