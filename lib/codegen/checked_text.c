@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The checked form of a generated kernel: the same text, but that every place in memory is the
- * address that KILN_AT gives (kernels/checked.cl), which is in spare memory if the index is outside;
- * the first that is, is noted. */
+ * address that KILN_AT gives (kernels/checked.cl), which is in spare memory if the index is
+ * outside; the first that is, is noted. */
 #include "codegen/emit.h"
 #include "util/kernel_texts.h"
 
