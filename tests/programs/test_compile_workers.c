@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs as bytes and back; worker processes that do them, die, stall, or are none. */
 #include <criterion/criterion.h>
+#include <dirent.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,6 +202,37 @@ Test(compile_workers, where_each_dies_there_is_an_end)
     expect_outcomes(&workers, KILN__JOB_OPEN, KILN__JOB_OPEN);
     cr_expect_eq(atomic_load(&workers.head->next), (unsigned)JOBS);
     stop_here(&workers);
+}
+
+static int count_files(void)
+{
+    int count = 0;
+    DIR *walk = opendir("/proc/self/fd");
+    cr_assert(walk);
+    while (readdir(walk))
+        count++;
+    closedir(walk);
+    return count;
+}
+
+/* However they end, started again or not. */
+Test(compile_workers, no_file_is_left_open)
+{
+    static const char *const scripts[] = {"exit 0", "sleep 30", "(printf r; sleep 1) &"};
+    struct kiln__compile_workers workers;
+    start_here();
+    int before = count_files();
+    for (unsigned i = 0; i < sizeof scripts / sizeof *scripts + 1; i++) {
+        if (i)
+            fake_store_program(scripts[i - 1]);
+        else
+            fake_death(true);
+        if (start_workers(&workers, 1) && i != 3)
+            await_end(&workers);
+        kiln__compile_workers_free(&workers);
+        cr_expect_eq(count_files(), before, "way %u", i);
+    }
+    fill_stop(&here);
 }
 
 Test(compile_workers, a_program_that_does_nothing_or_is_missing_is_not_started_again)
