@@ -52,6 +52,7 @@ criterion_tests = \
 	tests/runtime/test_interop \
 	tests/nn/test_interpolation \
 	tests/runtime/test_prepacked \
+	tests/codegen/test_code \
 	tests/codegen/test_kernels \
 	tests/device/test_limit \
 	tests/util/test_locale \
