@@ -82,13 +82,14 @@ static const struct {
 };
 enum { INDENT = 4 };
 
-/* Lines of words: each a statement, or parameters, which are further in than the function. */
+/* Lines of words: each a statement, or parameters, which are further in than the function. Files of
+ * kernels/ are long and stand as they are. */
 static void print_words(enum kiln__code_kind kind, const char *words, size_t length, int depth,
                         struct kiln__text *text)
 {
-    const int in = kind == KILN__VERBATIM ? 0 : INDENT * (depth + (kind == KILN__FUNCTION));
+    const int in = INDENT * (depth + (kind == KILN__FUNCTION));
     const char *line;
-    while ((line = memchr(words, '\n', length))) {
+    while (kind != KILN__VERBATIM && (line = memchr(words, '\n', length))) {
         size_t part = (size_t)(line - words);
         kiln__text_add_bytes(text, words, part);
         kiln__text_add(text, "%s\n%*s", frames[kind].after, in, "");

@@ -247,10 +247,11 @@ static void emit_helpers(const struct kiln__emit *emit)
 
 static void emit_file(const struct kiln__emit *emit, const char *name)
 {
+    const char *file = kiln__kernel_text(name);
     if (emit->brief)
         kiln__code_line(emit->code, "/* kernels/%s.cl */", name);
     else
-        kiln__code_line(emit->code, "%s", kiln__kernel_text(name));
+        kiln__text_add_bytes(kiln__code_line(emit->code, "%s", ""), file, strlen(file));
 }
 
 /* The functions that a row calls are defined, and how they are to be computed. */
