@@ -11,9 +11,12 @@
 #define CHEAP 2
 
 /* But one element of a row is, whatever it costs: of rows that fusion goes over once they are
- * computed, too (fuse/limits.h). */
+ * computed, too, and of those that it goes over to compute them (fuse/limits.h). */
 #define SHORTEST_ROW 16
 #define LONGEST_ROW 8192
+#define LONGEST_REDUCED_ROW (1 << 17)
+#define LONGEST_COLUMN (1 << 11)
+#define LONGEST_SCATTERED_ROW (1 << 15)
 
 /* Operations that a gather looks through for what it is of. */
 #define LOOKED_THROUGH 4
@@ -62,20 +65,91 @@ static bool follows_product(const struct kiln__rewrite *rewrite, uint32_t index)
     return false;
 }
 
-/* Whether the view shows one element of each row, which ends in the last dimensions. */
-static bool shows_one_of_row(const struct kiln__node *node, const struct kiln__node *input)
+/* Dimensions of which a view shows one element, and the others whole; 0 if it shows anything else.
+ */
+static uint64_t shows_one_along(const struct kiln__node *node, const struct kiln__node *input)
+{
+    uint64_t axes = 0;
+    if (node->kind != KILN__VIEW || node->shape.rank != input->shape.rank)
+        return 0;
+    for (uint32_t d = 0; d < node->shape.rank; d++) {
+        const size_t dim = node->shape.dims[d], all = input->shape.dims[d];
+        bool shows_all = node->view.source[d] == (int)d && dim == all;
+        if (dim != 1 && !shows_all)
+            return 0;
+        axes |= (uint64_t)(all > 1 && dim == 1) << d;
+    }
+    return axes;
+}
+
+static size_t length_along(const struct kiln__shape *shape, uint64_t axes)
 {
     size_t length = 1;
-    if (node->kind != KILN__VIEW || node->shape.rank != input->shape.rank)
+    for (uint32_t d = 0; d < shape->rank; d++)
+        length *= axes >> d & 1 ? shape->dims[d] : 1;
+    return length;
+}
+
+/* Dimensions of 1 do not matter. */
+static bool ends_in(const struct kiln__shape *shape, uint64_t axes)
+{
+    uint32_t d = shape->rank;
+    while (d > 0 && (axes >> (d - 1) & 1 || shape->dims[d - 1] == 1))
+        d--;
+    return axes >> d << d == axes;
+}
+
+/* Whether a kernel of its own goes over what lies along the dimensions, however it lies. */
+static bool is_gone_over(const struct kiln__shape *shape, uint64_t axes)
+{
+    uint32_t last = shape->rank;
+    while (last > 0 && shape->dims[last - 1] == 1)
+        last--;
+    size_t longest = ends_in(shape, axes)                    ? LONGEST_REDUCED_ROW
+                     : last > 0 && !(axes >> (last - 1) & 1) ? LONGEST_COLUMN
+                                                             : LONGEST_SCATTERED_ROW;
+    return length_along(shape, axes) <= longest;
+}
+
+/* Whether the reduction goes over all of `shape` along the dimensions. */
+static bool goes_over(const struct kiln__rewrite *rewrite, const struct kiln__node *reduction,
+                      const struct kiln__shape *shape, uint64_t axes)
+{
+    uint64_t gone = reduction->axes;
+    if (reduction->kind != KILN__REDUCE ||
+        !kiln__shape_equal(&rewrite->to->nodes.items[reduction->input[0]].shape, shape))
         return false;
-    for (uint32_t k = 0; k < node->shape.rank; k++) {
-        const size_t dim = node->shape.dims[k], all = input->shape.dims[k];
-        bool shows_all = node->view.source[k] == (int)k && dim == all;
-        if (dim != 1 && (length > 1 || !shows_all))
-            return false;
-        length *= dim == 1 ? all : 1;
-    }
-    return length >= SHORTEST_ROW && length <= LONGEST_ROW;
+    for (uint32_t d = 0; d < shape->rank; d++)
+        gone &= ~((uint64_t)(shape->dims[d] == 1) << d);
+    return gone == axes;
+}
+
+/* Whether the elementwise result `index` is made of what `shape` comes to along the dimensions: the
+ * kernel that goes over these goes on with it. */
+static bool follows_reduction(const struct kiln__rewrite *rewrite, uint32_t index,
+                              const struct kiln__shape *shape, uint64_t axes, unsigned deeper)
+{
+    const struct kiln__node *node = &rewrite->to->nodes.items[index];
+    bool follows = goes_over(rewrite, node, shape, axes);
+    if (deeper && (kiln__node_is_pointwise(node) || kiln__node_is_movement(node)))
+        for (unsigned i = 0; i < node->n_inputs && !follows; i++)
+            follows = follows_reduction(rewrite, node->input[i], shape, axes, deeper - 1);
+    return follows;
+}
+
+/* Whether the view shows one element of each row that one kernel goes over: of one that ends in the
+ * last dimensions, or of one that is reduced to compute it. */
+static bool shows_one_of_row(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    const struct kiln__node *input = &rewrite->to->nodes.items[node->input[0]];
+    const uint64_t axes = shows_one_along(node, input);
+    const size_t length = length_along(&input->shape, axes);
+    if (!axes)
+        return false;
+    if (ends_in(&input->shape, axes) && length >= SHORTEST_ROW && length <= LONGEST_ROW)
+        return true;
+    return is_gone_over(&input->shape, axes) &&
+           follows_reduction(rewrite, node->input[0], &input->shape, axes, KILN__PARAMETER_DEPTH);
 }
 
 /* Whether the elementwise result `index` is made of a product that nobody else uses: it is computed
@@ -103,7 +177,7 @@ static bool worth_sinking(const struct kiln__rewrite *rewrite, const struct kiln
     if (!(readers & KILN__READ_ONCE_COPIED) &&
         (readers || follows_product(rewrite, node->input[0])))
         return false;
-    if (shows_one_of_row(node, input))
+    if (shows_one_of_row(rewrite, node))
         return !comes_with_product(rewrite, node->input[0], KILN__PARAMETER_DEPTH);
     bool once = rewrite->uses.items[node->input[0]] <= 1 &&
                 kiln__node_count(node) <= kiln__node_count(input);

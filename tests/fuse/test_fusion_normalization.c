@@ -220,6 +220,46 @@ Test(fusion_normalization, takes_as_few_kernels)
         }
 }
 
+/* Launches of a norm of a softmax over the same elements, however they lie. */
+static size_t count_over(kiln_context *context, size_t rank, const size_t *dims, size_t n_axes,
+                         const int *axes, bool rounded)
+{
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor x = kiln_softmax(batch, imagine(batch, rank, dims), n_axes, axes);
+    if (rounded)
+        x = kiln_cast(batch, kiln_cast(batch, x, KILN_F16), KILN_F32);
+    ask(batch, kiln_layer_norm(batch, x, none, none, n_axes, axes, 1e-5));
+    struct kiln__plan plan = plan_of(batch, false);
+    size_t count = plan.launches.count;
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+    return count;
+}
+
+Test(fusion_normalization, goes_over_all_that_a_softmax_does_at_once)
+{
+    static const struct {
+        const char *name;
+        size_t rank, dims[4], n_axes;
+        int axes[2];
+    } cases[] = {{"columns", 2, {256, 64}, 1, {0}},
+                 {"the longest columns", 2, {2048, 64}, 1, {0}},
+                 {"columns between", 3, {3, 100, 64}, 1, {1}},
+                 {"a column alone", 2, {512, 1}, 1, {0}},
+                 {"pieces", 3, {8, 16, 64}, 2, {0, 2}},
+                 {"two dimensions between", 4, {4, 3, 5, 6}, 2, {1, 2}},
+                 {"short rows", 2, {64, 8}, 1, {1}},
+                 {"long rows", 2, {4, 16384}, 1, {1}}};
+    for (int gpu = 0; gpu < 2; gpu++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            for (int rounded = 0; rounded < 2; rounded++) {
+                size_t count = count_over(gpu ? imagined_gpu() : imagined_cpu(), cases[i].rank,
+                                          cases[i].dims, cases[i].n_axes, cases[i].axes, rounded);
+                cr_expect_eq(count, 1, "%s%s: %zu launches on a %s", cases[i].name,
+                             rounded ? ", rounded" : "", count, gpu ? "GPU" : "CPU");
+            }
+}
+
 /* The row's first element is computed again where the row is. */
 Test(fusion_normalization, computes_what_the_reference_does)
 {
@@ -230,6 +270,8 @@ Test(fusion_normalization, computes_what_the_reference_does)
         kiln_tensor x = check_plain(b, DIMS(dims[0], dims[1]));
         kiln_tensor y = check_plain(b, DIMS(dims[0], dims[1]));
         check_read(b, kiln_layer_norm(b, softmax(b, x), none, none, 1, last, 1e-3));
+        kiln_tensor columns = kiln_softmax(b, x, 1, (int[]){0});
+        check_read(b, kiln_layer_norm(b, columns, none, none, 1, (int[]){0}, 1e-3));
         check_read(b, kiln_layer_norm(b, kiln_gelu(b, x), none, none, 1, last, 1e-3));
         x = kiln_mul(b, x, kiln_sigmoid(b, y));
         check_read(b, kiln_layer_norm(b, x, none, none, 1, last, 1e-3));
