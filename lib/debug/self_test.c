@@ -332,7 +332,7 @@ static kiln_status self_test_record(struct test *test)
 static kiln_status self_test_run(const struct test *test)
 {
     kiln_event *event;
-    const int64_t until = kiln__now() + LONG * 1000 * KILN__MS;
+    const int64_t until = kiln__now() + LONG * (1000 * KILN__MS);
     kiln_status status = kiln_batch_submit(test->batch, &event);
     if (status)
         return status;
