@@ -14,6 +14,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,11 +32,10 @@ struct worker {
     int answers; /* a descriptor of its own: the driver may print */
 };
 
-/* The one who started this may have gone. */
+/* The one who started this may have gone, or have enough to hear already. */
 static void say(const struct worker *worker)
 {
-    if (write(worker->answers, "r", 1) != 1)
-        return;
+    send(worker->answers, "r", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* ---- beginning ---- */
@@ -140,10 +140,10 @@ static void stand_back(struct worker *worker)
     unsetenv("OPENCL_LAYERS"); /* they are about the asker's calls */
     worker->answers = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
     dup2(STDERR_FILENO, STDOUT_FILENO);
+    alarm(KILN__JOB_SECONDS);
     if (worker->queue.head->hurry)
         return;
     setpriority(PRIO_PROCESS, 0, 19);
-    alarm(KILN__JOB_SECONDS);
     int folder = open(worker->queue.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0)
         flock(folder, LOCK_EX); /* until the end; without locks on folders there is no turn */

@@ -6,12 +6,13 @@
 #include "programs/compile_queue.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "util/hash.h"
+#include "util/open_file.h"
 
 /* ---- texts ---- */
 
@@ -55,6 +56,15 @@ static bool read_string(struct kiln__span *rest, const char **string)
 
 /* ---- jobs ---- */
 
+/* `program` has no kernel yet. */
+static bool is_same(const struct kiln__compile_text *text, const struct kiln__compile_text *job)
+{
+    const struct kiln__text *program = &job->program;
+    return text->hash == job->hash && !text->program.failed && !program->failed &&
+           text->program.length >= program->length &&
+           !memcmp(text->program.data, program->data, program->length);
+}
+
 unsigned kiln__compile_jobs_add(struct kiln__compile_jobs *jobs,
                                 const struct kiln__compile_job *job)
 {
@@ -63,7 +73,7 @@ unsigned kiln__compile_jobs_add(struct kiln__compile_jobs *jobs,
     write_string(job->source, &text.program);
     text.hash = kiln__hash64(text.program.data, text.program.length);
     for (unsigned i = 0; i < jobs->texts.count; i++)
-        if (jobs->texts.items[i].hash == text.hash) {
+        if (is_same(&jobs->texts.items[i], &text)) {
             kiln__text_free(&text.program);
             kiln__text_add(&jobs->texts.items[i].variants, ",%s", job->variants);
             return i;
@@ -102,20 +112,14 @@ static void write_jobs(const struct kiln__compile_jobs *jobs, struct kiln__text 
 
 /* ---- sharing ---- */
 
-/* Above the process's 0, 1 and 2, which may be closed. */
-static int make_file(void)
-{
-    int file = memfd_create("kiln-store", MFD_CLOEXEC);
-    int moved = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 3);
-    if (file >= 0)
-        close(file);
-    return moved;
-}
-
-/* Written before it is mapped, so that it is an error where there is no memory, and no signal. */
+/* Written before it is mapped, so that it is an error where there is no memory, and no signal; nor
+ * is there one for a file beyond the process's limit. */
 static bool fill_file(int file, const struct kiln__text *text)
 {
+    struct rlimit most;
     size_t done = 0;
+    if (getrlimit(RLIMIT_FSIZE, &most) || text->length > most.rlim_cur)
+        return false;
     while (done < text->length) {
         ssize_t wrote = pwrite(file, text->data + done, text->length - done, (off_t)done);
         if (wrote == 0 || (wrote < 0 && errno != EINTR))
@@ -127,7 +131,8 @@ static bool fill_file(int file, const struct kiln__text *text)
 
 static int share(const struct kiln__text *text, struct kiln__compile_head **head)
 {
-    int file = text->failed ? -1 : make_file();
+    int file =
+        text->failed ? -1 : kiln__file_above_standard(memfd_create("kiln-store", MFD_CLOEXEC));
     if (file < 0)
         return -1;
     void *bytes = MAP_FAILED;

@@ -24,14 +24,15 @@
 #include "util/clock.h"
 #include "util/environment.h"
 #include "util/log.h"
+#include "util/open_file.h"
 
 #define SECOND (1000 * KILN__MS)
 
 /* A program needs some milliseconds to begin, and more on a machine that has no time. */
 #define LONGEST_START_NS SECOND
 
-/* One that somebody waits for finds the driver sooner than others, who take turns. */
-#define LONGEST_HURRIED_START_NS (10 * SECOND)
+/* Whoever can do the jobs himself does not wait for longer until one has found the driver. */
+#define LONGEST_IMPATIENT_START_NS (10 * SECOND)
 
 /* Guards `answers` where one thread stops what another one listens to. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -118,18 +119,19 @@ static int start_process(int file)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
         return -1;
     char **environment = kiln__environment_of_child();
-    int theirs = fcntl(sockets[1], F_DUPFD_CLOEXEC, 3); /* 0, 1 and 2 may be closed here */
-    if (theirs >= 0 && environment)
+    int ours = kiln__file_above_standard(sockets[0]);
+    int theirs = kiln__file_above_standard(sockets[1]);
+    if (ours >= 0 && theirs >= 0 && environment)
         error = spawn(file, theirs, environment, &child);
     free(environment);
     if (theirs >= 0)
         close(theirs);
-    close(sockets[1]);
     if (error)
         KILN__LOG(KILN__LOG_WARN, "%s cannot be started: %s", path_of_program(), strerror(error));
     if (!error && let_go(child))
-        return sockets[0];
-    close(sockets[0]);
+        return ours;
+    if (ours >= 0)
+        close(ours);
     return -1;
 }
 
@@ -154,8 +156,8 @@ static bool hold(struct kiln__compile_workers *workers, int answers)
 static bool start_rest(struct kiln__compile_workers *workers)
 {
     struct kiln__compile_head *head = workers->head;
-    workers->begun = atomic_load(&head->next);
-    unsigned left = head->jobs - workers->begun;
+    workers->begun = kiln__compile_workers_begun(workers);
+    unsigned left = (unsigned)workers->jobs.texts.count - workers->begun;
     head->workers = left < workers->count ? left : workers->count;
     workers->heard = false;
     workers->heard_at = kiln__now();
@@ -167,6 +169,7 @@ bool kiln__compile_workers_start(struct kiln__compile_workers *workers,
 {
     workers->programs = programs;
     workers->count = count;
+    workers->hurry = hurry;
     workers->answers = workers->file = -1;
     if (!getauxval(AT_SECURE) && workers->jobs.texts.count)
         workers->file = kiln__compile_jobs_share(
@@ -197,6 +200,7 @@ void kiln__compile_workers_start_wishes(struct kiln__compile_workers *workers,
 {
     for (size_t i = 0; i < missing->count; i++)
         add_wish(workers, programs, missing->items[i]);
+    workers->impatient = true;
     kiln__compile_workers_start(workers, programs, count, true);
 }
 
@@ -205,8 +209,8 @@ void kiln__compile_workers_start_wishes(struct kiln__compile_workers *workers,
 /* What is left of the time within which they have to say something. */
 static int patience_ms(const struct kiln__compile_workers *workers)
 {
-    int64_t longest = workers->heard || !workers->head->hurry ? KILN__JOB_SILENCE * SECOND
-                                                              : LONGEST_HURRIED_START_NS;
+    bool begins = workers->impatient && !workers->heard;
+    int64_t longest = begins ? LONGEST_IMPATIENT_START_NS : KILN__JOB_SILENCE * SECOND;
     int64_t left = (workers->heard_at + longest - kiln__now()) / KILN__MS;
     return left > 0 ? (int)left : 0;
 }
@@ -230,10 +234,11 @@ static bool hear(struct kiln__compile_workers *workers)
 static bool count_outcomes(struct kiln__compile_workers *workers)
 {
     unsigned counts[KILN__JOB_FAILED + 1] = {0};
-    for (unsigned i = 0; i < workers->head->jobs; i++)
+    for (unsigned i = 0; i < workers->jobs.texts.count; i++)
         counts[kiln__compile_workers_outcome(workers, i)]++;
-    atomic_fetch_add(&workers->programs->stored_by_workers,
-                     counts[KILN__JOB_STORED] - workers->stored);
+    if (counts[KILN__JOB_STORED] > workers->stored)
+        atomic_fetch_add(&workers->programs->stored_by_workers,
+                         counts[KILN__JOB_STORED] - workers->stored);
     workers->stored = counts[KILN__JOB_STORED];
     workers->present = counts[KILN__JOB_PRESENT];
     return !counts[KILN__JOB_OPEN];
@@ -242,8 +247,8 @@ static bool count_outcomes(struct kiln__compile_workers *workers)
 /* They took the jobs that they were at along. */
 static bool start_again(struct kiln__compile_workers *workers)
 {
-    unsigned begun = atomic_load(&workers->head->next);
-    return !workers->stopped && begun > workers->begun && begun < workers->head->jobs &&
+    unsigned begun = kiln__compile_workers_begun(workers);
+    return !workers->stopped && begun > workers->begun && begun < workers->jobs.texts.count &&
            start_rest(workers);
 }
 
@@ -254,7 +259,8 @@ bool kiln__compile_workers_listen(struct kiln__compile_workers *workers, bool wa
     if (waits)
         poll(&(struct pollfd){.fd = workers->answers, .events = POLLIN}, 1, patience_ms(workers));
     bool live = hear(workers);
-    if (!count_outcomes(workers) && (live ? patience_ms(workers) > 0 : start_again(workers)))
+    if (!count_outcomes(workers) &&
+        (live ? patience_ms(workers) > 0 : waits && start_again(workers)))
         return true;
     return hold(workers, -1);
 }
@@ -266,9 +272,10 @@ kiln__compile_workers_outcome(const struct kiln__compile_workers *workers, unsig
     return outcome <= KILN__JOB_FAILED ? (enum kiln__compile_outcome)outcome : KILN__JOB_FAILED;
 }
 
-bool kiln__compile_workers_have_begun(const struct kiln__compile_workers *workers)
+unsigned kiln__compile_workers_begun(const struct kiln__compile_workers *workers)
 {
-    return workers->head && atomic_load(&workers->head->next);
+    unsigned next = workers->head ? atomic_load(&workers->head->next) : 0;
+    return next < workers->jobs.texts.count ? next : (unsigned)workers->jobs.texts.count;
 }
 
 void kiln__compile_workers_stop(struct kiln__compile_workers *workers)

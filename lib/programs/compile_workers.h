@@ -10,7 +10,7 @@
  * Workers share one queue of jobs (programs/compile_queue.h) and one socket, on which each says by
  * a byte that it has begun or a job is done. They need nothing of the process that asked, and go on
  * if that one ends or stops listening. If all have ended before the last job was begun, and any had
- * begun one, others are started for the rest. */
+ * begun one, others are started for the rest while somebody waits. */
 #ifndef KILN_PROGRAMS_COMPILE_WORKERS_H
 #define KILN_PROGRAMS_COMPILE_WORKERS_H
 
@@ -26,13 +26,15 @@
 
 /* Used by one thread at a time; {0} before its first job. */
 struct kiln__compile_workers {
-    struct kiln__compile_jobs jobs;  /* until they are started */
+    struct kiln__compile_jobs jobs;
     struct kiln__programs *programs; /* NULL: not started */
     struct kiln__compile_head *head; /* shared with the workers; NULL: not started */
     size_t length;
     int file, answers; /* the queue; the socket, -1: nobody is listened to */
     unsigned count;    /* most workers at a time */
     unsigned begun;    /* jobs taken when they were started */
+    bool hurry;        /* somebody waits */
+    bool impatient;    /* and would do the jobs himself rather than wait long for a beginning */
     bool heard;
     int64_t heard_at; /* or started at */
     unsigned stored, present;
@@ -42,8 +44,8 @@ struct kiln__compile_workers {
 /* Whether other processes can compile for this one: what they compile is stored. */
 bool kiln__compile_workers_is_possible(const struct kiln__programs *programs);
 
-/* Start so many for `workers->jobs`, a second at most. False: none could be started. To be freed in
- * either case. */
+/* Start so many for `workers->jobs`, two seconds at most. False: none could be started. To be freed
+ * in either case. */
 bool kiln__compile_workers_start(struct kiln__compile_workers *workers,
                                  struct kiln__programs *programs, unsigned count, bool hurry);
 
@@ -52,15 +54,16 @@ void kiln__compile_workers_start_wishes(struct kiln__compile_workers *workers,
                                         struct kiln__programs *programs,
                                         const struct kiln__missing *missing, unsigned count);
 
-/* Hear what has become of jobs; `waits`: until there may be news. False: all is known, or nothing
- * more will be, since the workers have ended, are silent for too long, or have been stopped. */
+/* Hear what has become of jobs; `waits`: until there may be news, and with others where the workers
+ * have ended too early. False: all is known, or nothing more will be, since the workers have ended,
+ * are silent for too long, or have been stopped. */
 bool kiln__compile_workers_listen(struct kiln__compile_workers *workers, bool waits);
 
 enum kiln__compile_outcome
 kiln__compile_workers_outcome(const struct kiln__compile_workers *workers, unsigned job);
 
-/* Whether any worker has taken a job. */
-bool kiln__compile_workers_have_begun(const struct kiln__compile_workers *workers);
+/* How many jobs, from the first, workers have taken. */
+unsigned kiln__compile_workers_begun(const struct kiln__compile_workers *workers);
 
 /* Have a thread that listens hear nothing more. Threads: any, while the workers are not freed. */
 void kiln__compile_workers_stop(struct kiln__compile_workers *workers);

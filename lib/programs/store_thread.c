@@ -120,16 +120,16 @@ static bool hold_workers(struct kiln__store_thread *storing, struct kiln__compil
     return waits;
 }
 
-/* `lost`: the workers have ended, and took along what they were at. Answers the programs that
- * nothing is known of yet. */
+/* `lost`: so many jobs had been begun by workers that have ended, and took along what they were at.
+ * Answers the programs that nothing is known of yet. */
 static struct kiln__program *settle_known(struct kiln__store_thread *storing,
-                                          const struct kiln__compile_workers *workers, bool lost,
-                                          struct kiln__program *list)
+                                          const struct kiln__compile_workers *workers,
+                                          unsigned lost, struct kiln__program *list)
 {
     struct kiln__program **at = &list, *program;
     while ((program = *at)) {
         enum kiln__compile_outcome outcome = kiln__compile_workers_outcome(workers, program->job);
-        if (outcome == KILN__JOB_OPEN && !lost) {
+        if (outcome == KILN__JOB_OPEN && program->job >= lost) {
             at = &program->next_to_store;
             continue;
         }
@@ -150,11 +150,11 @@ static struct kiln__program *await_workers(struct kiln__store_thread *storing,
 {
     bool waits = hold_workers(storing, workers);
     while (waits && kiln__compile_workers_listen(workers, true))
-        list = settle_known(storing, workers, false, list);
+        list = settle_known(storing, workers, 0, list);
     waits = hold_workers(storing, NULL);
-    list = settle_known(storing, workers, waits && kiln__compile_workers_have_begun(workers), list);
+    list = settle_known(storing, workers, waits ? kiln__compile_workers_begun(workers) : 0, list);
     if (waits && list)
-        KILN__LOG(KILN__LOG_WARN, "the process that stores kernels could not begin");
+        KILN__LOG(KILN__LOG_WARN, "no process that stores kernels could begin");
     if (waits || !list)
         return list;
     KILN__LOG(KILN__LOG_INFO, "the rest is left to a process of its own");
@@ -310,7 +310,9 @@ static void store_thread_end(struct kiln__store_thread *storing, bool last)
     pthread_mutex_lock(&storing->mutex);
     storing->ending = true;
     storing->hurries += forever || !last;
-    storing->giving_up = last && !forever && is_late(storing);
+    storing->giving_up |= last && !forever && is_late(storing);
+    if (storing->giving_up && storing->workers) /* what came later is handed over, too */
+        kiln__compile_workers_stop(storing->workers);
     pthread_cond_broadcast(&storing->changed);
     while (!is_done(storing) && kiln__now() < until)
         kiln__cond_wait_until(&storing->changed, &storing->mutex, until);

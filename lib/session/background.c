@@ -187,6 +187,7 @@ bool kiln__background_is_over(struct kiln__background *background)
             "%zu of %zu kernels could not be compiled in the background: the run that is next "
             "compiles them itself",
             asked - workers->stored - workers->present, asked);
+    kiln__compile_workers_free(workers);
     return true;
 }
 

@@ -56,3 +56,13 @@ int kiln__open_to_append(const char *path, unsigned mode)
     }
     return fd;
 }
+
+int kiln__file_above_standard(int file)
+{
+    int moved = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 3);
+    int why = errno;
+    if (file >= 0)
+        close(file);
+    errno = why;
+    return moved;
+}

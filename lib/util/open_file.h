@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that are opened without waiting: a pipe that nobody writes to would be waited for without
- * end. */
+/* Descriptors: opened without waiting, as a pipe that nobody writes to would be waited for without
+ * end; and kept apart from the standard ones. */
 #ifndef KILN_UTIL_OPEN_FILE_H
 #define KILN_UTIL_OPEN_FILE_H
 
@@ -13,5 +13,9 @@ FILE *kiln__open_to_read(const char *path, const char **why);
 /* A descriptor that appends; the file is made if there is none. -1 with errno, which is ENXIO for a
  * pipe that nobody reads. */
 int kiln__open_to_append(const char *path, unsigned mode);
+
+/* The same file under a number above 2, since a program may have closed 0, 1 and 2 and still write
+ * to them; `file` is closed. -1 for -1, and with errno. */
+int kiln__file_above_standard(int file);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../support/cache.h"
 #include "../support/check.h"
@@ -147,7 +148,7 @@ static void hold_store(void)
              "{\n"
              "  printf r\n"
              "  until [ -e '%s/go' ] || [ ! -d '%s' ]; do sleep 0.05; done\n"
-             "  '%s' <&3 | tail -c +2\n" /* it says so, too */
+             "  exec '%s' <&3\n"
              "} &",
              fake_folder(), fake_folder(), store && *store ? store : "kiln-store");
     fake_store_program(script);
@@ -161,6 +162,20 @@ static void let_store_go(void)
     cr_assert(file && !fclose(file));
 }
 
+/* The jobs that workers are given. */
+static int open_queues(void)
+{
+    int count = 0;
+    char path[64], target[64];
+    for (int file = 0; file < 1024; file++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+        ssize_t length = readlink(path, target, sizeof target - 1);
+        target[length < 0 ? 0 : length] = 0;
+        count += strstr(target, "memfd:kiln-store") != NULL;
+    }
+    return count;
+}
+
 Test(behind, a_batch_runs_before_its_kernels_are_there_and_changes_to_them, .timeout = 300)
 {
     hold_store();
@@ -169,8 +184,10 @@ Test(behind, a_batch_runs_before_its_kernels_are_there_and_changes_to_them, .tim
     run_work(work);
     kiln_context_stats first = stats_of(context);
     cr_expect_eq(first.kernels_compiled, 1u, "other kernels than the generic one were waited for");
+    cr_expect_eq(open_queues(), 1);
     let_store_go();
     run_until_changed(work);
+    cr_expect_eq(open_queues(), 0);
     kiln_context_stats last = stats_of(context);
     cr_expect_eq(last.kernels_compiled, 1u);
     cr_expect_eq(last.kernels_from_disk, (uint64_t)KERNELS);

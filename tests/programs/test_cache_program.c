@@ -189,6 +189,27 @@ Test(cache_program, a_process_that_cannot_begin_is_as_good_as_none)
     fake_end();
 }
 
+/* It takes the first of two programs along, if they were given together; others cannot begin. */
+Test(cache_program, what_a_dead_process_had_not_begun_is_stored_by_who_waits)
+{
+    struct kiln__program *programs[2];
+    struct kiln__programs_stats stats;
+    fake_store_program("set -- $(od -An -tu4 -N8 /proc/self/fd/0)\n"
+                       "[ \"$1 $2\" != '0 2' ] || printf '\\1' 1<>/proc/self/fd/0\n"
+                       "exit 1");
+    start_here();
+    for (int number = 0; number < 2; number++)
+        cr_assert_eq(fill_get(&here, number, &programs[number], NULL), KILN_OK);
+    for (int number = 0; number < 2; number++)
+        cr_expect(fill_launch(&here, programs[number], number));
+    kiln__programs_sync(here.programs);
+    kiln__programs_get_stats(here.programs, &stats);
+    cr_expect_leq(stats.failures, 1u);
+    cr_expect_eq(stats.stores + stats.failures, 2u);
+    fill_stop(&here);
+    fake_end();
+}
+
 Test(cache_program, a_process_that_stalls_holds_nobody_up)
 {
     struct kiln__program *program;

@@ -2,6 +2,7 @@
 /* Jobs as bytes and back; worker processes that do them, die, stall, or are none. */
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,7 +189,7 @@ Test(compile_workers, one_that_dies_takes_its_job_along_and_another_does_the_res
     cr_assert(start_workers(&workers, 1));
     await_end(&workers);
     expect_outcomes(&workers, KILN__JOB_OPEN, KILN__JOB_STORED);
-    cr_expect(kiln__compile_workers_have_begun(&workers));
+    cr_expect(kiln__compile_workers_begun(&workers));
     stop_here(&workers);
 }
 
@@ -235,6 +236,38 @@ Test(compile_workers, no_file_is_left_open)
     fill_stop(&here);
 }
 
+/* A program may have closed 0, 1 and 2, and print. */
+Test(compile_workers, files_are_none_of_the_standard_ones)
+{
+    struct kiln__compile_workers workers;
+    start_here();
+    int before = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 10);
+    close(STDIN_FILENO);
+    cr_assert(start_workers(&workers, 1));
+    cr_expect_gt(workers.file, STDERR_FILENO);
+    cr_expect_gt(workers.answers, STDERR_FILENO);
+    cr_expect_lt(fcntl(STDIN_FILENO, F_GETFD), 0);
+    await_end(&workers);
+    expect_outcomes(&workers, KILN__JOB_STORED, KILN__JOB_STORED);
+    dup2(before, STDIN_FILENO);
+    close(before);
+    stop_here(&workers);
+}
+
+/* Who looks in passing starts none. */
+Test(compile_workers, without_anybody_who_waits_none_is_started_again)
+{
+    struct kiln__compile_workers workers;
+    start_here();
+    fake_death(false);
+    cr_assert(start_workers(&workers, 1));
+    for (int i = 0; i < 2000 && kiln__compile_workers_listen(&workers, false); i++)
+        usleep(1000);
+    expect_outcomes(&workers, KILN__JOB_OPEN, KILN__JOB_OPEN);
+    cr_expect_eq(kiln__compile_workers_begun(&workers), 1);
+    stop_here(&workers);
+}
+
 Test(compile_workers, a_program_that_does_nothing_or_is_missing_is_not_started_again)
 {
     struct kiln__compile_workers workers;
@@ -242,7 +275,7 @@ Test(compile_workers, a_program_that_does_nothing_or_is_missing_is_not_started_a
     setenv("KILN_STORE_PROGRAM", "/bin/true", 1);
     cr_assert(start_workers(&workers, 1));
     await_end(&workers);
-    cr_expect_not(kiln__compile_workers_have_begun(&workers));
+    cr_expect_eq(kiln__compile_workers_begun(&workers), 0);
     kiln__compile_workers_free(&workers);
     setenv("KILN_STORE_PROGRAM", missing_path("kiln-store"), 1);
     cr_expect_not(start_workers(&workers, 1));
