@@ -120,9 +120,9 @@ void kiln__plan_tune(struct kiln__plan *plan, uint32_t group)
         kiln__tuning_apply(plan->options.tuning, &tuned.device, work.data,
                            plan->fusion.graph.batch_invariant, &tuned.traits);
     kiln__text_free(&work);
-    plan->failed = plan->failed || !plan->tuned || !plan->tuned[group];
-    if (plan->failed)
-        return;
-    *plan->tuned[group] = tuned;
-    plan->tuned[group]->device.traits = &plan->tuned[group]->traits;
+    if (plan->tuned && plan->tuned[group]) {
+        *plan->tuned[group] = tuned;
+        plan->tuned[group]->device.traits = &plan->tuned[group]->traits;
+    } else
+        plan->failed = true;
 }

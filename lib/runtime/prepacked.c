@@ -205,9 +205,10 @@ void kiln__prepacked_take(struct kiln__prepacked_use *use, struct kiln__pool *po
 
 bool kiln__prepacked_holds(const struct kiln__prepacked_use *use)
 {
+    if (use->state != KILN__PREPACKED_READY)
+        return true;
     struct kiln__hash128 version = version_of(use);
-    return use->state != KILN__PREPACKED_READY ||
-           (is_equal(&version, &use->version) && are_own(use));
+    return is_equal(&version, &use->version) && are_own(use);
 }
 
 void kiln__prepacked_offer(struct kiln__prepacked_use *use, cl_event end)
