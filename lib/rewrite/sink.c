@@ -7,16 +7,10 @@
 
 #include <string.h>
 
+#include "graph/row_limits.h"
+
 /* Above this cost a value is not computed twice, nor once per repetition. */
 #define CHEAP 2
-
-/* But one element of a row is, whatever it costs: of rows that fusion goes over once they are
- * computed, too, and of those that it goes over to compute them (fuse/limits.h). */
-#define SHORTEST_ROW 16
-#define LONGEST_ROW 8192
-#define LONGEST_REDUCED_ROW (1 << 17)
-#define LONGEST_COLUMN (1 << 11)
-#define LONGEST_SCATTERED_ROW (1 << 15)
 
 /* Operations that a gather looks through for what it is of. */
 #define LOOKED_THROUGH 4
@@ -105,9 +99,9 @@ static bool is_gone_over(const struct kiln__shape *shape, uint64_t axes)
     uint32_t last = shape->rank;
     while (last > 0 && shape->dims[last - 1] == 1)
         last--;
-    size_t longest = ends_in(shape, axes)                    ? LONGEST_REDUCED_ROW
-                     : last > 0 && !(axes >> (last - 1) & 1) ? LONGEST_COLUMN
-                                                             : LONGEST_SCATTERED_ROW;
+    size_t longest = ends_in(shape, axes)                    ? KILN__LONGEST_ROW
+                     : last > 0 && !(axes >> (last - 1) & 1) ? KILN__LONGEST_COLUMN
+                                                             : KILN__LONGEST_SCATTERED_ROW;
     return length_along(shape, axes) <= longest;
 }
 
@@ -137,8 +131,8 @@ static bool follows_reduction(const struct kiln__rewrite *rewrite, uint32_t inde
     return follows;
 }
 
-/* Whether the view shows one element of each row that one kernel goes over: of one that ends in the
- * last dimensions, or of one that is reduced to compute it. */
+/* Whether the view shows one element of each row that one kernel goes over, once it is computed or
+ * to compute it. One element is cheap, whatever it costs. */
 static bool shows_one_of_row(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     const struct kiln__node *input = &rewrite->to->nodes.items[node->input[0]];
@@ -146,7 +140,8 @@ static bool shows_one_of_row(const struct kiln__rewrite *rewrite, const struct k
     const size_t length = length_along(&input->shape, axes);
     if (!axes)
         return false;
-    if (ends_in(&input->shape, axes) && length >= SHORTEST_ROW && length <= LONGEST_ROW)
+    if (ends_in(&input->shape, axes) && length >= KILN__SHORTEST_MAPPED_ROW &&
+        length <= KILN__LONGEST_MAPPED_ROW)
         return true;
     return is_gone_over(&input->shape, axes) &&
            follows_reduction(rewrite, node->input[0], &input->shape, axes, KILN__PARAMETER_DEPTH);
