@@ -31,7 +31,7 @@
 /* A program needs some milliseconds to begin, and more on a machine that has no time. */
 #define LONGEST_START_NS SECOND
 
-/* Whoever can do the jobs himself does not wait for longer until one has found the driver. */
+/* A caller that can do the jobs itself waits so long for a worker to find the driver. */
 #define LONGEST_IMPATIENT_START_NS (10 * SECOND)
 
 /* Guards `answers` where one thread stops what another one listens to. */
@@ -169,7 +169,6 @@ bool kiln__compile_workers_start(struct kiln__compile_workers *workers,
 {
     workers->programs = programs;
     workers->count = count;
-    workers->hurry = hurry;
     workers->answers = workers->file = -1;
     if (!getauxval(AT_SECURE) && workers->jobs.texts.count)
         workers->file = kiln__compile_jobs_share(

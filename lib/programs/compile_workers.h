@@ -33,8 +33,7 @@ struct kiln__compile_workers {
     int file, answers; /* the queue; the socket, -1: nobody is listened to */
     unsigned count;    /* most workers at a time */
     unsigned begun;    /* jobs taken when they were started */
-    bool hurry;        /* somebody waits */
-    bool impatient;    /* and would do the jobs himself rather than wait long for a beginning */
+    bool impatient;    /* who asks does the jobs itself rather than wait long for a beginning */
     bool heard;
     int64_t heard_at; /* or started at */
     unsigned stored, present;
