@@ -292,8 +292,13 @@ tests_fuzz_test_fuzz_calls_LDFLAGS = $(fuzz_calls_ldflags)
 fuzz_onnx_sources = \
 	tests/fuzz/onnx.c \
 	tests/fuzz/onnx.h \
+	tests/fuzz/onnx_attributes.c \
+	tests/fuzz/onnx_choices.c \
+	tests/fuzz/onnx_choices.h \
 	tests/fuzz/onnx_file.c \
-	tests/fuzz/onnx_file.h
+	tests/fuzz/onnx_file.h \
+	tests/fuzz/onnx_parts.h \
+	tests/fuzz/onnx_tensors.c
 fuzz_onnx_cppflags = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS) -I$(top_builddir)
 fuzz_onnx_libs = libkiln-onnx-internal.la $(LDADD)
 tests_fuzz_test_fuzz_onnx_SOURCES = tests/fuzz/test_fuzz_onnx.c $(fuzz_seeded_sources) $(fuzz_onnx_sources)
@@ -317,6 +322,8 @@ campaigns = \
 	tests/campaigns/set_user_id
 tests_campaigns_allocations_SOURCES = \
 	tests/campaigns/allocations.c \
+	tests/campaigns/basic_work.c \
+	tests/campaigns/basic_work.h \
 	tests/campaigns/executor_work.c \
 	tests/campaigns/executor_work.h \
 	tests/campaigns/budget.c \
@@ -356,6 +363,8 @@ tests_campaigns_executor_soak_SOURCES = \
 	tests/campaigns/executor_soak.c
 tests_campaigns_opencl_failures_SOURCES = \
 	tests/campaigns/opencl_failures.c \
+	tests/campaigns/basic_work.c \
+	tests/campaigns/basic_work.h \
 	tests/campaigns/executor_work.c \
 	tests/campaigns/executor_work.h \
 	tests/campaigns/budget.c \
@@ -372,6 +381,7 @@ script_tests = \
 	tests/check-fuzz-calls.sh \
 	tests/check-headers.sh \
 	tests/check-includes.sh \
+	tests/check-lengths.sh \
 	tests/check-lists.sh \
 	tests/check-numbers.sh \
 	tests/check-pages.sh \
@@ -450,6 +460,10 @@ libtest_support_la_SOURCES = \
 	tests/support/interpret.h \
 	tests/support/interpret_groups.c \
 	tests/support/interpret_groups.h \
+	tests/support/interpret_machine.c \
+	tests/support/interpret_machine.h \
+	tests/support/interpret_plan.c \
+	tests/support/interpret_plan.h \
 	tests/support/layer.c \
 	tests/support/layer.h \
 	tests/support/expect.hpp \
@@ -469,6 +483,8 @@ libtest_support_la_SOURCES = \
 	tests/support/random_pool.h \
 	tests/support/reproduce.c \
 	tests/support/reproduce.h \
+	tests/support/reproduce_calls.c \
+	tests/support/reproduce_calls.h \
 	tests/support/reproduce_print.c \
 	tests/support/samples.c \
 	tests/support/samples.h \

@@ -1,54 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine on which groups are interpreted: a memory for each node (interpret_groups.c). Plans
- * say where memories are and when groups run (interpret.c). */
+/* Groups computed on the machine, each kind element by element. */
 #ifndef KILN_TESTS_SUPPORT_INTERPRET_GROUPS_H
 #define KILN_TESTS_SUPPORT_INTERPRET_GROUPS_H
 
-#include "plan/plan.h"
-
-/* Where a node is: `step` cells per element, as many as it has bytes where memory is shared. */
-struct memory {
-    double *cells;
-    size_t step, count;
-    const double *seen; /* what a launch before this one found in them; or NULL */
-};
-
-/* What a group stores, until its last launch. */
-struct pending {
-    KILN__VECTOR(struct write {
-        struct memory *memory;
-        size_t number;
-        double value;
-    })
-    writes;
-    double *seen[KILN__MOST_ACCESSES]; /* per access: what it read, once a launch has done so */
-    size_t launches;                   /* still to come */
-    bool begun;
-};
-
-struct machine {
-    const struct kiln__fusion *fusion;
-    struct memory *memory;   /* per node */
-    bool backwards;          /* elements are visited from the last one on */
-    struct pending *pending; /* where stores wait; NULL: they do not */
-    char wrong[200];         /* the first thing that must not be; empty: nothing */
-};
-
-const struct kiln__node *interpret_node(const struct machine *machine, uint32_t index);
-
-/* Note the first thing that must not be. */
-void interpret_complain(struct machine *machine, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/* `count` values that are NaN; the caller frees. */
-double *interpret_room(size_t count);
-
-/* Element `number` of a node in memory. */
-double interpret_fetch(struct machine *machine, uint32_t node, int64_t number);
-void interpret_put(struct machine *machine, uint32_t node, int64_t number, double value);
-
-/* What has waited is stored. */
-void interpret_commit_all(struct pending *pending);
+#include "interpret_machine.h"
 
 /* Compute what group `number` stores. */
 void interpret_group(struct machine *machine, size_t number);
