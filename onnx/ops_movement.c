@@ -209,9 +209,15 @@ static void range(struct kiln__onnx_call *call)
         steps = (double)count_integers(kiln__onnx_operand(call, 0)->host->cells->i,
                                        kiln__onnx_operand(call, 1)->host->cells->i,
                                        kiln__onnx_operand(call, 2)->host->cells->i);
-    if (!(bound[2] != 0) || !(steps <= INT32_MAX)) {
+    if (bound[2] == 0 || isnan(steps)) {
         kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "a range from %g to %g in steps of %g",
                           bound[0], bound[1], bound[2]);
+        return;
+    }
+    if (steps > INT32_MAX) {
+        kiln__onnx_refuse(call, KILN_TOO_LARGE,
+                          "a range from %g to %g in steps of %g has more than %d elements",
+                          bound[0], bound[1], bound[2], INT32_MAX);
         return;
     }
     size_t n = steps > 0 ? (size_t)steps : 0;

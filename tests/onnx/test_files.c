@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files that are no models, or damaged, or hostile: a sentence each, never a crash. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -341,6 +342,44 @@ Test(onnx_files, results_of_more_elements_than_anybody_waits_for_are_refused)
                  "node 'y' (Relu): its result 'y' has 6 elements, and 5 are the most "
                  "(kiln_model_options::most_elements)");
     kiln_model_release(loaded);
+}
+
+static void add_range(const char *bounds)
+{
+    begin(17);
+    add_integers(model, "zero", "", (const int64_t[]){0});
+    add_integers(model, "one", "", (const int64_t[]){1});
+    add_integers(model, "minus", "", (const int64_t[]){-1});
+    add_integers(model, "least", "", (const int64_t[]){INT64_MIN});
+    add_integers(model, "beyond", "", (const int64_t[]){(int64_t)1 << 31});
+    add_floats(model, "start", "", (const float[]){0});
+    add_floats(model, "half", "", (const float[]){0.5f});
+    add_floats(model, "end", "", (const float[]){(float)(1 << 30)});
+    add_floats(model, "endless", "", (const float[]){INFINITY});
+    add_node(model, "Range", bounds, "y");
+}
+
+Test(onnx_files, ranges_of_too_many_elements_say_so)
+{
+    add_range("zero beyond one");
+    refuse_recording(KILN_TOO_LARGE,
+                     "node 'y' (Range): a range from 0 to 2.14748e+09 in steps of 1 "
+                     "has more than 2147483647 elements");
+    add_range("zero least minus");
+    refuse_recording(KILN_TOO_LARGE, "node 'y' (Range): a range from 0 to -9.22337e+18 in steps of "
+                                     "-1 has more than 2147483647 elements");
+    add_range("start end half");
+    refuse_recording(KILN_TOO_LARGE, "node 'y' (Range): a range from 0 to 1.07374e+09 in steps of "
+                                     "0.5 has more than 2147483647 elements");
+    add_range("start endless half");
+    refuse_recording(KILN_TOO_LARGE, "node 'y' (Range): a range from 0 to inf in steps of 0.5 has "
+                                     "more than 2147483647 elements");
+    add_range("zero beyond zero");
+    refuse_recording(KILN_INVALID_ARGUMENT,
+                     "node 'y' (Range): a range from 0 to 2.14748e+09 in steps of 0");
+    add_range("endless endless half");
+    refuse_recording(KILN_INVALID_ARGUMENT,
+                     "node 'y' (Range): a range from inf to inf in steps of 0.5");
 }
 
 /* Two bytes are an initialiser of none, which takes two hundred in memory. */
