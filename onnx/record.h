@@ -11,6 +11,7 @@ struct kiln__onnx_recorder {
     kiln_batch *batch;
     struct kiln__onnx_value *values; /* by their numbers */
     struct kiln__onnx_host *hosts;   /* arrays made meanwhile */
+    size_t held;                     /* bytes of those that nodes made */
     kiln_status status;              /* the first failure */
     unsigned depth;                  /* of graphs in nodes */
     size_t recorded;                 /* nodes, each turn of a loop anew */

@@ -382,6 +382,25 @@ Test(onnx_files, ranges_of_too_many_elements_say_so)
                      "node 'y' (Range): a range from inf to inf in steps of 0.5");
 }
 
+/* Each has as many elements as are known on the host; an addition broadcasts to another array. */
+Test(onnx_files, known_values_that_take_much_memory_together_are_refused)
+{
+    begin(17);
+    add_integers(model, "zero", "", (const int64_t[]){0});
+    add_integers(model, "end", "", (const int64_t[]){65536});
+    add_integers(model, "one", "", (const int64_t[]){1});
+    add_node(model, "Range", "zero end one", "v0");
+    for (size_t i = 1; i <= 520; i++) {
+        char from[32], to[32];
+        snprintf(from, sizeof from, "v%zu one", i - 1);
+        snprintf(to, sizeof to, "v%zu", i);
+        add_node(model, "Add", from, to);
+    }
+    add_node(model, "Gather", "x v520", "y");
+    refuse_recording(KILN_TOO_LARGE, "node 'v256' (Add): values that are known when the model is "
+                                     "recorded take more than 268435456 bytes");
+}
+
 /* Two bytes are an initialiser of none, which takes two hundred in memory. */
 Test(onnx_files, files_that_grow_in_memory_are_refused)
 {
