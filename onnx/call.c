@@ -283,7 +283,7 @@ void kiln__onnx_give_value(struct kiln__onnx_call *call, size_t k,
         call->out[k] = *value;
 }
 
-/* A node of thirty bytes can make an array of half a MiB, and all stay until the end. */
+/* A node of thirty bytes can make an array of half a MiB, which stays as long as others read it. */
 enum { MOST_HELD = 256 << 20 };
 
 struct kiln__onnx_host *kiln__onnx_new_host(struct kiln__onnx_call *call, int type, size_t rank,
@@ -296,16 +296,17 @@ struct kiln__onnx_host *kiln__onnx_new_host(struct kiln__onnx_call *call, int ty
     }
     struct kiln__onnx_recorder *recorder = call->recorder;
     if (recorder->held > MOST_HELD) {
-        kiln__onnx_refuse(
-            call, KILN_TOO_LARGE,
-            "values that are known when the model is recorded take more than %d bytes", MOST_HELD);
+        kiln__onnx_refuse(call, KILN_TOO_LARGE,
+                          "values that are known when the model is recorded, and that other nodes "
+                          "read later, take more than %d bytes",
+                          MOST_HELD);
         return NULL;
     }
     struct kiln__onnx_host *host = kiln__onnx_host_new(&recorder->hosts, type, rank, dims);
     if (!host)
         kiln__onnx_refuse(call, KILN_OUT_OF_HOST_MEMORY, "no memory for an array on the host");
     else
-        recorder->held += sizeof *host + host->count * sizeof *host->cells;
+        recorder->held += kiln__onnx_host_bytes(host);
     return host;
 }
 

@@ -42,6 +42,11 @@ struct kiln__onnx_host *kiln__onnx_host_new(struct kiln__onnx_host **list, int t
     return host;
 }
 
+size_t kiln__onnx_host_bytes(const struct kiln__onnx_host *host)
+{
+    return sizeof *host + host->count * sizeof *host->cells;
+}
+
 void kiln__onnx_host_free(struct kiln__onnx_host *list)
 {
     while (list) {

@@ -32,6 +32,9 @@ struct kiln__onnx_host {
 struct kiln__onnx_host *kiln__onnx_host_new(struct kiln__onnx_host **list, int type, size_t rank,
                                             const size_t *dims);
 
+/* Bytes that it takes. */
+size_t kiln__onnx_host_bytes(const struct kiln__onnx_host *host);
+
 /* Free a list. */
 void kiln__onnx_host_free(struct kiln__onnx_host *list);
 

@@ -66,6 +66,7 @@ onnx_sources = \
 	onnx/tensor.h \
 	onnx/types.c \
 	onnx/types.h \
+	onnx/unused.c \
 	onnx/values.c \
 	onnx/values.h \
 	onnx/weights.c \

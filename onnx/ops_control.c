@@ -27,9 +27,10 @@ static const struct kiln__onnx_graph *graph_of(struct kiln__onnx_call *call, con
     return NULL;
 }
 
-/* Record a graph of at least so many results; false after a failure. */
+/* Record a graph of at least so many results, while n_kept values are kept; false after a failure.
+ */
 static bool enter(struct kiln__onnx_call *call, const struct kiln__onnx_graph *graph,
-                  size_t n_outputs)
+                  size_t n_outputs, size_t n_kept, const struct kiln__onnx_value *kept)
 {
     struct kiln__onnx_recorder *recorder = call->recorder;
     if (graph->n_outputs < n_outputs)
@@ -40,7 +41,7 @@ static bool enter(struct kiln__onnx_call *call, const struct kiln__onnx_graph *g
     if (kiln__onnx_failed(call))
         return false;
     recorder->depth++;
-    kiln__onnx_record_graph(recorder, graph);
+    kiln__onnx_record_graph(recorder, graph, n_kept, kept);
     recorder->depth--;
     return !kiln__onnx_failed(call);
 }
@@ -67,7 +68,7 @@ static void choose(struct kiln__onnx_call *call)
     }
     const struct kiln__onnx_graph *graph =
         graph_of(call, condition != 0 ? "then_branch" : "else_branch");
-    if (!graph || !enter(call, graph, call->n_outputs))
+    if (!graph || !enter(call, graph, call->n_outputs, 0, NULL))
         return;
     for (size_t i = 0; i < call->n_outputs; i++) {
         struct kiln__onnx_value *value = result_of(call, graph, i);
@@ -122,6 +123,14 @@ static bool collect(struct kiln__onnx_call *call, struct loop *loop, size_t firs
     return true;
 }
 
+/* Record the body, whose inputs stand ready; `first` as above. */
+static bool record_turn(struct kiln__onnx_call *call, struct loop *loop, size_t first)
+{
+    return enter(call, loop->body, first + loop->carried + loop->collected,
+                 loop->collected * loop->room, loop->pieces) &&
+           collect(call, loop, first);
+}
+
 /* One turn; false if it is the last. */
 static bool turn(struct kiln__onnx_call *call, struct loop *loop)
 {
@@ -131,7 +140,7 @@ static bool turn(struct kiln__onnx_call *call, struct loop *loop)
     values[body->inputs[1]] = scalar(call, BOOLEAN, 1);
     for (size_t i = 0; i < loop->carried; i++)
         values[body->inputs[2 + i]] = loop->state[i];
-    if (!enter(call, body, 1 + loop->carried + loop->collected) || !collect(call, loop, 1))
+    if (!record_turn(call, loop, 1))
         return false;
     loop->turns++;
     return goes_on(call, result_of(call, body, 0));
@@ -314,7 +323,7 @@ static void run_scan(struct kiln__onnx_call *call, struct scan *scan, size_t tur
             values[loop->body->inputs[i]] = loop->state[i];
         for (size_t i = 0; i < scan->scanned; i++)
             values[loop->body->inputs[loop->carried + i]] = element(call, scan, i, turns);
-        if (!enter(call, loop->body, loop->carried + loop->collected) || !collect(call, loop, 0))
+        if (!record_turn(call, loop, 0))
             return;
     }
     for (size_t i = 0; i < loop->carried && !kiln__onnx_failed(call); i++)

@@ -179,12 +179,24 @@ static void record_node(struct kiln__onnx_recorder *recorder, const struct kiln_
     free(wanted);
 }
 
+/* Looking for what is unused goes through all nodes, so it waits for so many new bytes. */
+enum { MANY_BYTES = 16 << 20 };
+
 kiln_status kiln__onnx_record_graph(struct kiln__onnx_recorder *recorder,
-                                    const struct kiln__onnx_graph *graph)
+                                    const struct kiln__onnx_graph *graph, size_t n_kept,
+                                    const struct kiln__onnx_value *kept)
 {
-    for (size_t i = 0; i < graph->n_nodes && !recorder->status; i++)
-        if (graph->nodes[i].live)
-            record_node(recorder, &graph->nodes[i]);
+    struct kiln__onnx_frame frame = {
+        .outer = recorder->frame, .graph = graph, .n_kept = n_kept, .kept = kept};
+    recorder->frame = &frame;
+    for (; frame.node < graph->n_nodes && !recorder->status; frame.node++) {
+        if (!graph->nodes[frame.node].live)
+            continue;
+        if (recorder->held - recorder->used > MANY_BYTES)
+            kiln__onnx_free_unused(recorder);
+        record_node(recorder, &graph->nodes[frame.node]);
+    }
+    recorder->frame = frame.outer;
     return recorder->status;
 }
 
@@ -253,7 +265,7 @@ static kiln_status take_content(struct kiln__onnx_recorder *recorder, int type,
                                 const kiln_array *content, struct kiln__onnx_value *value)
 {
     struct kiln__onnx_host *host =
-        kiln__onnx_host_new(&recorder->hosts, type, content->rank, content->dims);
+        kiln__onnx_host_new(&recorder->inputs, type, content->rank, content->dims);
     if (!host)
         return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_record: no memory");
     kiln__onnx_host_load(host, content->type, content->data);
@@ -351,7 +363,7 @@ static kiln_status record(struct kiln__onnx_recorder *recorder, const kiln_tenso
     if (!status)
         status = kiln__onnx_take_weights(recorder);
     if (!status)
-        status = kiln__onnx_record_graph(recorder, graph);
+        status = kiln__onnx_record_graph(recorder, graph, 0, NULL);
     for (size_t i = 0; i < graph->n_outputs && !status; i++)
         status = give_output(recorder, i, &outputs[i]);
     if (status)
@@ -376,6 +388,7 @@ kiln_status kiln_model_record(kiln_onnx_model *model, kiln_batch *batch, const k
         return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_record: no memory");
     kiln_status status = record(&recorder, inputs, contents, outputs);
     free(recorder.values);
+    kiln__onnx_host_free(recorder.inputs);
     kiln__onnx_host_free(recorder.hosts);
     return status;
 }

@@ -670,6 +670,45 @@ Test(model, unrolls_loops)
     kiln_model_release(model);
 }
 
+/* Sums of 0 to 65535 and the number of the turn, each in an array of its own; of each turn the
+ * second element is collected. What is outside of the loop, collected or carried stays meanwhile.
+ */
+Test(model, frees_what_turns_of_loops_knew)
+{
+    enum { TURNS = 600 };
+    Onnx__ModelProto *proto = new_model(17);
+    add_input(proto, "x", FLOAT, "1");
+    add_output(proto, "y", FLOAT, NULL);
+    add_integers(proto, "turns", "", (const int64_t[]){TURNS});
+    add_integers(proto, "zero", "", (const int64_t[]){0});
+    add_integers(proto, "one", "", (const int64_t[]){1});
+    add_integers(proto, "end", "", (const int64_t[]){65536});
+    add_node(proto, "Range", "zero end one", "table");
+    add_node(proto, "Identity", "zero", "start");
+    Onnx__GraphProto *body = new_graph();
+    graph_input(body, "turn");
+    graph_input(body, "on");
+    graph_input(body, "carried");
+    graph_node(body, new_node("Identity", "on", "again"));
+    graph_node(body, new_node("Add", "table turn", "sums"));
+    graph_node(body, new_node("Gather", "sums one", "element"));
+    graph_node(body, new_node("Add", "carried element", "total"));
+    graph_node(body, new_node("Identity", "total", "next"));
+    graph_output(body, "again");
+    graph_output(body, "next");
+    graph_output(body, "element");
+    set_graph(add_node(proto, "Loop", "turns - start", "total_of_all elements"), "body", body);
+    add_node(proto, "Gather", "elements one", "second");
+    add_node(proto, "Gather", "table one", "first");
+    add_node(proto, "Sum", "total_of_all second first", "sum");
+    set_int(add_node(proto, "Cast", "sum", "number"), "to", FLOAT);
+    add_node(proto, "Mul", "x number", "y");
+    kiln_onnx_model *model = load(proto);
+    expect_floats(model, DIMS(1), (const float[]){1}, DIMS(1),
+                  (const float[]){TURNS * (TURNS + 1) / 2 + 2 + 1});
+    kiln_model_release(model);
+}
+
 /* Sums along rows from their end, and each of the steps, the last one first. */
 Test(model, unrolls_scans)
 {
