@@ -4,7 +4,8 @@
 
 BASE is the build folder of the older checkout (or a folder that holds its libkiln.so), BUILD that of
 the newer one, with its benchmark programs (make bench-programs). Both sides are BUILD's programs; one
-of them loads BASE's library, so that BASE needs no programs.
+of them loads BASE's library, so that BASE needs no programs. With --own each side has programs of its
+own, for a BASE whose interface is another.
 
 A pair is two processes of one program that take turns, round by round (bench/report.h): one rests
 while the other runs. A row's ratio within a pair is the median of its rounds' own ratios, give or
@@ -132,7 +133,7 @@ def measure_pair(sides, seconds, rows):
         names = [side.ask("next") for side in sides]
 
 
-def measure_program(program, libraries, options, arguments):
+def measure_program(programs, libraries, options, arguments):
     rows = {}
     with tempfile.TemporaryDirectory(
         prefix="kiln-against-",
@@ -142,7 +143,9 @@ def measure_program(program, libraries, options, arguments):
             sides = []
             try:
                 for name, library in libraries.items():
-                    sides.append(Side(program, library, pathlib.Path(folder, name), arguments))
+                    sides.append(
+                        Side(programs[name], library, pathlib.Path(folder, name), arguments)
+                    )
                 measure_pair(sides, options.seconds, rows)
             finally:
                 for side in sides:
@@ -217,6 +220,7 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="fewer sizes")
     parser.add_argument("--filter", help="only rows whose name contains this")
     parser.add_argument("--device", help="as KILN_DEVICE")
+    parser.add_argument("--own", action="store_true", help="BASE has programs, of another interface")
     parser.add_argument("base", type=pathlib.Path)
     parser.add_argument("build", type=pathlib.Path, nargs="?", default=pathlib.Path("."))
     parser.add_argument("programs", nargs="*", help="of bench/ (all that are built)")
@@ -236,7 +240,10 @@ def compare(options):
     for name in options.programs or built_programs(options.build):
         rows = {}
         try:
-            rows = measure_program(find_program(options.build, name), libraries, options, arguments)
+            program = find_program(options.build, name)
+            own = find_program(options.base, name) if options.own else program
+            programs = {"base": own, "build": program}
+            rows = measure_program(programs, libraries, options, arguments)
         except RuntimeError as error:
             complete = False
             print("%s: %s" % (name, error), file=sys.stderr)
