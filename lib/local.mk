@@ -103,6 +103,7 @@ rewrite_sources = \
 	lib/rewrite/insert_chain.c \
 	lib/rewrite/lift.c \
 	lib/rewrite/merge.c \
+	lib/rewrite/narrow.c \
 	lib/rewrite/passes.c \
 	lib/rewrite/passes.h \
 	lib/rewrite/rewrite.c \

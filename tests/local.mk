@@ -86,6 +86,7 @@ criterion_tests = \
 	tests/executor/test_parallel \
 	tests/api/test_micro_batches \
 	tests/rewrite/test_passes \
+	tests/rewrite/test_narrow \
 	tests/plan/test_plan \
 	tests/runtime/test_pool \
 	tests/nn/test_pools \

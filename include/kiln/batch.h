@@ -42,9 +42,10 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_batch_reset(kiln_batch *batch);
 KILN_API KILN_MUST_CHECK kiln_status kiln_batch_set_batch_invariant(kiln_batch *batch);
 
 /** From here on, until it is called again or the batch is reset, matrix products that are recorded,
- *  those within other operations too, are computed so; KILN_PRECISION_DEFAULT is the context's own
- *  way. The products of a gradient are as precise as the product that it is of. Products of i8, and
- *  of operands that lie as f16 or bf16, are exact in any case but for their sums.
+ *  those within other operations too, are computed so, and attention by BF16 and F16;
+ *  KILN_PRECISION_DEFAULT is the context's own way. The products of a gradient are as precise as the
+ *  product that it is of. Products of i8 are exact in any case but for their sums, and so, but by
+ *  BF16 and F16, are those of operands that lie as f16 or bf16.
  *  Threads: one at a time. Errors: INVALID_ARGUMENT for NULL or an unknown value, or the batch's
  *  first error. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_batch_set_precision(kiln_batch *batch,

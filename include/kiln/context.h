@@ -50,18 +50,33 @@ typedef enum kiln_host_memory {
     KILN_HOST_MEMORY_SEPARATE = 2 /**< uploads and reads are transfers */
 } kiln_host_memory;
 
-/** How products of f32 operands are computed where a device has tensor cores for f32: wgmma, on
- *  NVIDIA's Hopper, or for tf32 mma, from Ampere on. Elsewhere, and for what these do not take, all
- *  are plain f32, and so they are in batch-invariant batches (kiln_batch_set_batch_invariant()).
- *  doc/accuracy.md has the errors. */
+/** How products of f32 operands are computed; doc/accuracy.md has the errors.
+ *
+ *  TF32 and F32X3 where a device has tensor cores for f32: wgmma, on NVIDIA's Hopper, or for tf32
+ *  mma, from Ampere on. Elsewhere, and for what these do not take, all are plain f32, and so they
+ *  are in batch-invariant batches (kiln_batch_set_batch_invariant()).
+ *
+ *  BF16 and F16 on every device, of products, convolutions and attention, and of their gradients.
+ *  Their operands are rounded to the type and stored in it, once for all readers; weights in buffers
+ *  are rounded when their content changes. So are the results of such products that a norm, a
+ *  softmax or a pooling by the largest reads. What is computed is computed in f32, sums too, and
+ *  nothing else is rounded: results that are asked for, buffers, parameters that are updated,
+ *  integers. Tensor cores take such operands, also in batch-invariant batches; on a CPU less memory
+ *  is read, which may save less time than rounding takes. Spectra (kiln/signal.h) stay f32.
+ *  F16 holds no more than 65504, beyond which operands are infinite, and of what is below 6e-8
+ *  nothing: gradients that small are lost. There is no loss scaling: multiply the loss, and divide
+ *  the gradients, or take BF16, which has f32's range. */
 typedef enum kiln_precision {
     KILN_PRECISION_DEFAULT =
-        0,                    /**< as $KILN_PRECISION says ("exact", "tf32", "f32x3"); else exact */
+        0,                    /**< as $KILN_PRECISION says ("exact", "tf32", "f32x3", "bf16",
+                                   "f16"); else exact */
     KILN_PRECISION_EXACT = 1, /**< products and sums in f32 */
     KILN_PRECISION_TF32 = 2,  /**< operands rounded to tf32: f32's range, 11 bits of precision */
-    KILN_PRECISION_F32X3 = 3  /**< three products of tf32, of what an operand is in 11 bits and
+    KILN_PRECISION_F32X3 = 3, /**< three products of tf32, of what an operand is in 11 bits and
                                    what is left of it: as exact as plain f32. Of infinities it
                                    makes NaN */
+    KILN_PRECISION_BF16 = 4,  /**< operands stored as bf16: f32's range, 8 bits of precision */
+    KILN_PRECISION_F16 = 5    /**< operands stored as f16: 6e-8 to 65504, 11 bits of precision */
 } kiln_precision;
 
 /** How a context is made. Start from KILN_CONTEXT_OPTIONS_INIT; zero in a field is its default. */

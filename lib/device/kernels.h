@@ -27,14 +27,17 @@ enum kiln__kernel_trait {
     KILN__KERNEL_NO_WORKSPACE = 64,
     /* Implicit im2col: loads operand A from the image, not from a copy. */
     KILN__KERNEL_IM2COL = 128,
-    /* The order of additions depends on k alone, and all such rows of a device share it. */
+    /* The order of additions depends on k alone, and all such rows of a device share it, but for
+     * those with an order of their own, which are taken wherever they can be: that does not hang on
+     * the number of rows. */
     KILN__KERNEL_BATCH_INVARIANT = 256,
     /* Integer sums of any depth are exact. */
     KILN__KERNEL_EXACT_INTEGERS = 512,
     /* Finds the scales of an attention's rows as well. */
     KILN__KERNEL_SCALES = 1024,
     /* Gives two results of a gradient at once. */
-    KILN__KERNEL_PAIR = 2048
+    KILN__KERNEL_PAIR = 2048,
+    KILN__KERNEL_OWN_ORDER = 4096
 };
 
 struct kiln__kernel_row {

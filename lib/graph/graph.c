@@ -64,8 +64,30 @@ bool kiln__graph_add(struct kiln__graph *graph, const struct kiln__node *node, u
 
 const char *kiln__product_word(size_t name)
 {
-    static const char *const words[] = {"exact", "tf32", "f32x3", "whole"};
+    static const char *const words[] = {"exact", "tf32", "f32x3", "bf16", "f16", "whole"};
     return name < sizeof words / sizeof *words ? words[name] : NULL;
+}
+
+kiln_type kiln__product_narrow(size_t name)
+{
+    return name == KILN__PRODUCT_BF16  ? KILN_BF16
+           : name == KILN__PRODUCT_F16 ? KILN_F16
+                                       : (kiln_type)0;
+}
+
+kiln_type kiln__node_narrow(const struct kiln__node *node)
+{
+    return node->kind == KILN__MATMUL      ? kiln__product_narrow(node->op)
+           : node->kind == KILN__ATTENTION ? kiln__product_narrow(node->attention.product)
+                                           : (kiln_type)0;
+}
+
+kiln_type kiln__graph_narrow(const struct kiln__graph *graph)
+{
+    kiln_type type = (kiln_type)0;
+    for (size_t i = 0; i < graph->nodes.count && !type; i++)
+        type = kiln__node_narrow(&graph->nodes.items[i]);
+    return type;
 }
 
 bool *kiln__graph_needed(const struct kiln__graph *graph)

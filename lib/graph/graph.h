@@ -43,12 +43,15 @@ enum kiln__kind {
 enum kiln__cast_name { KILN__CAST_PLAIN, KILN__DETACH, KILN__CAST_SATURATED };
 
 /* How a product adds up: in f32; on tensor cores, with operands rounded to tf32, or as sums of
- * three such products (both may be more exact); or, of whole numbers from -128 to 127, exactly,
- * rounded once. */
+ * three such products (both may be more exact); in f32, of operands that are stored in a narrow
+ * type (rewrite/narrow.c makes an exact one of it); or, of whole numbers from -128 to 127, exactly,
+ * rounded once. All but the last are numbered as kiln_precision has them, from 0 on. */
 enum kiln__product_name {
     KILN__PRODUCT_EXACT,
     KILN__PRODUCT_TF32,
     KILN__PRODUCT_F32X3,
+    KILN__PRODUCT_BF16,
+    KILN__PRODUCT_F16,
     KILN__PRODUCT_EXACT_INTEGER
 };
 
@@ -103,7 +106,8 @@ struct kiln__attention {
     double scale;
     int64_t diagonal;
     uint64_t causal;
-    uint64_t form; /* ATTENTION_BACKWARD: enum kiln__attention_backward_form */
+    uint64_t form;    /* ATTENTION_BACKWARD: enum kiln__attention_backward_form */
+    uint64_t product; /* ATTENTION: a narrow enum kiln__product_name, or KILN__PRODUCT_EXACT */
 };
 
 #define KILN__MOST_INPUTS 5
@@ -227,8 +231,15 @@ uint32_t kiln__node_base(const struct kiln__node *node);
 /* "add", "sum", "transpose", ... */
 const char *kiln__node_name(const struct kiln__node *node);
 
-/* "exact", "tf32", "f32x3", "whole": of enum kiln__product_name; NULL beyond. */
+/* "exact", "tf32", "f32x3", "bf16", "f16", "whole": of enum kiln__product_name; NULL beyond. */
 const char *kiln__product_word(size_t name);
+
+/* The narrow type of operands that such a product asks for; 0: of none. */
+kiln_type kiln__product_narrow(size_t name);
+
+/* That of a product or an attention; and of the first such node of a graph. */
+kiln_type kiln__node_narrow(const struct kiln__node *node);
+kiln_type kiln__graph_narrow(const struct kiln__graph *graph);
 
 /* Per node whether a request needs it; the caller frees. NULL without memory. */
 bool *kiln__graph_needed(const struct kiln__graph *graph);

@@ -45,6 +45,8 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
         kiln__text_add(text, " weights %s", kiln_type_name((kiln_type)node->op));
     if (node->kind == KILN__VIEW)
         dump_view(&node->view, &node->shape, text);
+    if (node->kind == KILN__ATTENTION && node->attention.product != KILN__PRODUCT_EXACT)
+        kiln__text_add(text, " %s", kiln__product_word(node->attention.product));
     if (node->kind == KILN__MATMUL && node->op != KILN__PRODUCT_EXACT)
         kiln__text_add(text, " %s", kiln__product_word(node->op));
     if (node->kind == KILN__SORT && node->op == KILN__SORT_DESCENDING)

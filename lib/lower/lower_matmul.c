@@ -168,6 +168,10 @@ static struct kiln__selection lower_matmul_choose(const struct kiln__plan *plan,
     unsigned needs = plain ? 0 : KILN__KERNEL_STEPS;
     needs |= plan->fusion.graph.batch_invariant ? KILN__KERNEL_BATCH_INVARIANT : 0;
     needs |= product->sums == KILN__PRODUCT_EXACT_INTEGER ? KILN__KERNEL_EXACT_INTEGERS : 0;
+    const unsigned own = needs | KILN__KERNEL_OWN_ORDER;
+    if (plan->fusion.graph.batch_invariant && !plan->options.matmul &&
+        kiln__select_is_able(plan, group, KILN__KERNEL_PRODUCT, own, product))
+        needs = own;
     return kiln__select(plan, group, KILN__KERNEL_PRODUCT, needs, product);
 }
 

@@ -223,11 +223,13 @@ static bool is_proven(struct kiln__self_tester *self_tester, const struct way *w
 }
 
 /* The cheapest way with this cut, or the tuned one. Sums of a split are floats, which does not do
- * for whole numbers. */
-static struct way choose_splits(const struct kiln__product *product, struct way way)
+ * for whole numbers, and are added up in an order of their own. */
+static struct way choose_splits(const struct kiln__plan *plan, const struct kiln__product *product,
+                                struct way way)
 {
     int64_t rounds = rounds_of(&way, product), lines = rounds * line_of(&way) / way.engine->line;
-    int64_t most = way.kind->stored == KILN_I8 ? 1 : MOST_SPLITS;
+    bool whole = way.kind->stored == KILN_I8 || plan->fusion.graph.batch_invariant;
+    int64_t most = whole ? 1 : MOST_SPLITS;
     int64_t tuned = product->device->traits->splits;
     struct way best = way;
     for (way.splits = 2; way.splits <= most && way.splits * LEAST_LINES <= lines; way.splits++) {
@@ -248,7 +250,7 @@ static struct way choose_way(const struct kiln__plan *plan, const struct engine 
     struct way ways[MOST_CUTS];
     size_t best = 0;
     for (size_t i = 0; i < kind->cut_count; i++) {
-        ways[i] = choose_splits(product, (struct way){engine, kind, &kind->cuts[i], 1});
+        ways[i] = choose_splits(plan, product, (struct way){engine, kind, &kind->cuts[i], 1});
         if (matmul_wgmma_cost(product, &ways[i]) <= matmul_wgmma_cost(product, &ways[best]))
             best = i;
     }
@@ -280,10 +282,22 @@ static bool is_able(const struct kiln__plan_options *options, const struct engin
     return options->device->info.max_work_group >= (size_t)engine->items && !options->shared;
 }
 
+/* Whether the kernel would be taken whatever the number of rows, of which either operand may have
+ * any: each element is then the same sum along k in all batches. Lines along k, and those of
+ * weights across it, lie as they do however many rows there are. */
+static bool is_batch_invariant(const struct kind *kind, const struct kiln__product *product)
+{
+    return (kind->stored == KILN_F16 || kind->stored == KILN_BF16) &&
+           (!is_transposed(&product->a) || product->a.frozen) &&
+           (is_transposed(&product->b) || product->b.frozen);
+}
+
 static bool matmul_wgmma_fits(const struct kiln__plan *plan, const struct engine *engine,
                               const struct kiln__product *product)
 {
-    return is_able(&plan->options, engine) && is_countable(product) && kind_of(engine, product) &&
+    const struct kind *kind =
+        is_able(&plan->options, engine) && is_countable(product) ? kind_of(engine, product) : NULL;
+    return kind && (!plan->fusion.graph.batch_invariant || is_batch_invariant(kind, product)) &&
            choose_way(plan, engine, product).cut;
 }
 
@@ -310,10 +324,11 @@ bool kiln__matmul_has_exact_integers(const struct kiln__plan_options *options)
 #define LEAST_PACKED 128
 
 /* A tile that is mostly empty takes as long as a full one. */
-static bool matmul_wgmma_suits(const struct engine *engine, const struct kiln__product *product)
+static bool matmul_wgmma_suits(const struct kiln__plan *plan, const struct engine *engine,
+                               const struct kiln__product *product)
 {
     int64_t least = kind_of(engine, product)->bytes == 4 ? LEAST_PACKED : 32;
-    return product->sums == KILN__PRODUCT_EXACT_INTEGER ||
+    return product->sums == KILN__PRODUCT_EXACT_INTEGER || plan->fusion.graph.batch_invariant ||
            (product->m >= least && product->n >= least && product->k >= least);
 }
 
@@ -467,8 +482,7 @@ static void matmul_wgmma_lower(struct kiln__plan *plan, const struct engine *eng
     }                                                                                              \
     static bool name##_suits(const struct kiln__plan *plan, const void *work)                      \
     {                                                                                              \
-        (void)plan;                                                                                \
-        return matmul_wgmma_suits(&name, work);                                                    \
+        return matmul_wgmma_suits(plan, &name, work);                                              \
     }                                                                                              \
     static void lower_##name(struct kiln__plan *plan, uint32_t group, const void *work)            \
     {                                                                                              \

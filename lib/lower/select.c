@@ -40,11 +40,13 @@ static bool takes_asked(const struct question *question, const struct kiln__kern
            is_able(question, kernel);
 }
 
-/* Numbers of rows for a device's other kind are not taken. */
+/* Numbers of rows for a device's other kind are not taken; nor is one for some sizes alone where
+ * each has an order of its own. */
 static bool takes_tuned(const struct question *question, const struct kiln__kernel_row *kernel)
 {
     const struct kiln__traits *traits = question->device->traits;
     return question->family == KILN__KERNEL_PRODUCT && traits->product &&
+           !(question->needs & KILN__KERNEL_OWN_ORDER) &&
            kernel == kiln__kernel_of(question->family, traits->product - 1) &&
            kiln__kernel_is_tuned_on(kernel, question->device) && is_able(question, kernel);
 }
@@ -69,6 +71,13 @@ static const struct kiln__kernel_row *first(const struct question *question, con
             takes(question, kernel))
             return kernel;
     return NULL;
+}
+
+bool kiln__select_is_able(const struct kiln__plan *plan, const struct kiln__group *group,
+                          enum kiln__kernel_family family, unsigned needs, const void *work)
+{
+    const struct question question = {plan, kiln__plan_device(plan, group), family, needs, work};
+    return first(&question, is_able, NULL) != NULL;
 }
 
 static const struct kiln__kernel_row *last_of(enum kiln__kernel_family family)

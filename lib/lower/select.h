@@ -28,6 +28,10 @@ struct kiln__selection kiln__select(const struct kiln__plan *plan, const struct 
                                     enum kiln__kernel_family family, unsigned needs,
                                     const void *work);
 
+/* Whether a row of the family that has all these traits is for the device and fits. */
+bool kiln__select_is_able(const struct kiln__plan *plan, const struct kiln__group *group,
+                          enum kiln__kernel_family family, unsigned needs, const void *work);
+
 /* Have it append its launches, which say by what they are. */
 void kiln__lower_by(struct kiln__plan *plan, uint32_t group, const struct kiln__selection *choice,
                     const void *work);

@@ -102,6 +102,17 @@ static struct kiln__shape shape_of(const struct transform *t, kiln_tensor x)
                                   : t->batch->graph.nodes.items[kiln__tensor_index(x)].shape;
 }
 
+/* A spectrum is no layer of a network: its operands are not rounded to a narrow type. */
+static kiln_tensor multiply(kiln_batch *batch, kiln_tensor x, kiln_tensor matrix)
+{
+    const uint8_t usual = batch->product;
+    if (kiln__product_narrow(usual))
+        batch->product = KILN__PRODUCT_EXACT;
+    x = kiln_matmul(batch, x, matrix);
+    batch->product = usual;
+    return x;
+}
+
 /* x [..., taps, in], times a window [taps] or none, to [..., bins, out]. */
 static kiln_tensor signal_apply(const struct transform *t, kiln_tensor x, kiln_tensor window)
 {
@@ -115,7 +126,7 @@ static kiln_tensor signal_apply(const struct transform *t, kiln_tensor x, kiln_t
         return none;
     shape.rank--;
     shape.dims[shape.rank - 1] = t->taps * t->in;
-    x = kiln_matmul(batch, kiln_reshape(batch, x, shape.rank, shape.dims), matrix);
+    x = multiply(batch, kiln_reshape(batch, x, shape.rank, shape.dims), matrix);
     shape.dims[shape.rank - 1] = t->bins;
     shape.dims[shape.rank++] = t->out;
     x = batch->error.status ? none : kiln_reshape(batch, x, shape.rank, shape.dims);

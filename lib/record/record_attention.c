@@ -176,6 +176,8 @@ static kiln_tensor attention_record(kiln_batch *batch, const char *call, struct 
         return none;
     node.attention = attention;
     node.op = weights_type(batch, operands);
+    if (kiln__product_narrow(batch->product))
+        node.attention.product = batch->product;
     for (unsigned i = 0; i < operands->count; i++) {
         if (!attention_spread(batch, call, &common, m, n, i, operands))
             return none;

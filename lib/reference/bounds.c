@@ -65,6 +65,38 @@ static kiln__bound *const rules[] = {
     [KILN__ATTENTION_BACKWARD] = bound_attention_backward,
 };
 
+/* What a value is off by, too, if it is rounded to the type. */
+static double rounded_error(kiln_type type, double value, double error)
+{
+    const double size = fabs(value) + error;
+    if (!isfinite(value) || isinf(error))
+        return error;
+    if (size >= kiln__type_overflow(type))
+        return INFINITY;
+    return error > 0 ? error + kiln__type_ulp(type, size) / 2
+                     : fabs(kiln__type_round(type, value) - value);
+}
+
+/* Errors as readers of the node find them: of a graph with narrow products (`type`) some read its
+ * values rounded. The caller frees; NULL without memory. */
+static double *read_errors(const struct kiln__node *node, kiln_type type, const double *values,
+                           const double *errors)
+{
+    const size_t count = kiln__node_count(node);
+    const bool rounds = type && node->type == KILN_F32;
+    double *read = malloc((count + 1) * sizeof *read);
+    for (size_t i = 0; read && i < count; i++)
+        read[i] = rounds ? rounded_error(type, values[i], errors[i]) : errors[i];
+    return read;
+}
+
+static void free_errors(double **errors, size_t count)
+{
+    for (size_t i = 0; errors && i < count; i++)
+        free(errors[i]);
+    free(errors);
+}
+
 /* A value beyond f32 is infinite on the device and not in the reference: what is computed from it
  * cannot be compared. The value itself can. */
 static bool overflows(const struct kiln__node *node, double value, double error)
@@ -83,13 +115,13 @@ static bool has_user(const struct kiln__bounding *walk, uint32_t index)
     return false;
 }
 
-static void mark_overflow(const struct kiln__bounding *walk, uint32_t index)
+static void mark_overflow(const struct kiln__bounding *walk, uint32_t index, double *errors)
 {
     const struct kiln__node *node = &walk->graph->nodes.items[index];
     bool used = has_user(walk, index);
     for (size_t i = 0; i < kiln__node_count(node) && used; i++)
-        if (overflows(node, walk->reference->values[index][i], walk->errors[index][i]))
-            walk->errors[index][i] = INFINITY;
+        if (overflows(node, walk->reference->values[index][i], errors[i]))
+            errors[i] = INFINITY;
 }
 
 static void free_numbers(const struct kiln__graph *graph, const struct kiln__reference *reference,
@@ -126,11 +158,13 @@ static double **make_numbers(const struct kiln__graph *graph,
 bool kiln__bounds_make(const struct kiln__graph *graph, const struct kiln__reference *reference,
                        double denormal, struct kiln__bounds *bounds)
 {
+    const kiln_type type = kiln__graph_narrow(graph);
     *bounds =
         (struct kiln__bounds){calloc(reference->count + 1, sizeof(double *)), reference->count};
+    double **read = type ? calloc(reference->count + 1, sizeof *read) : bounds->errors;
     double **numbers = make_numbers(graph, reference);
-    bool failed = !bounds->errors || !numbers;
-    struct kiln__bounding walk = {graph, reference, bounds->errors, numbers, denormal, &failed};
+    bool failed = !bounds->errors || !read || !numbers;
+    struct kiln__bounding walk = {graph, reference, read, numbers, denormal, &failed};
     for (uint32_t i = 0; i < reference->count && !failed; i++) {
         const struct kiln__node *node = &graph->nodes.items[i];
         if (!reference->values[i])
@@ -140,8 +174,13 @@ bool kiln__bounds_make(const struct kiln__graph *graph, const struct kiln__refer
         if (failed)
             break;
         rules[node->kind](&walk, node, bounds->errors[i]);
-        mark_overflow(&walk, i);
+        mark_overflow(&walk, i, bounds->errors[i]);
+        if (type)
+            read[i] = read_errors(node, type, numbers[i], bounds->errors[i]);
+        failed = failed || !read[i];
     }
+    if (type)
+        free_errors(read, reference->count);
     free_numbers(graph, reference, numbers);
     if (failed)
         kiln__bounds_free(bounds);
@@ -164,25 +203,29 @@ bool kiln__bounds_node(const struct kiln__graph *graph, uint32_t index,
                        double *result)
 {
     const struct kiln__node *node = &graph->nodes.items[index];
+    const kiln_type type = kiln__graph_narrow(graph);
     double **errors = calloc(graph->nodes.count + 1, sizeof *errors);
     double *zeros = no_errors(graph, node), **numbers = make_numbers(graph, given);
     bool failed = !errors || !zeros || !numbers;
     struct kiln__bounding walk = {graph, given, errors, numbers, denormal, &failed};
-    for (unsigned k = 0; k < node->n_inputs && !failed; k++)
-        errors[node->input[k]] = unknown[node->input[k]] ? unknown[node->input[k]] : zeros;
+    for (unsigned k = 0; k < node->n_inputs && !failed; k++) {
+        const uint32_t input = node->input[k];
+        if (!errors[input])
+            errors[input] = read_errors(&graph->nodes.items[input], type, numbers[input],
+                                        unknown[input] ? unknown[input] : zeros);
+        failed = !errors[input];
+    }
     if (!failed)
         rules[node->kind](&walk, node, result);
     free_numbers(graph, given, numbers);
     free(zeros);
-    free(errors);
+    free_errors(errors, graph->nodes.count);
     return !failed;
 }
 
 void kiln__bounds_free(struct kiln__bounds *bounds)
 {
-    for (size_t i = 0; bounds->errors && i < bounds->count; i++)
-        free(bounds->errors[i]);
-    free(bounds->errors);
+    free_errors(bounds->errors, bounds->count);
     *bounds = (struct kiln__bounds){0};
 }
 

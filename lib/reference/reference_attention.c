@@ -165,8 +165,8 @@ static void reference_attention_weigh(const struct row *row, struct weights *wei
     weights->shift = weights->total > 0 ? spread / weights->total : 0;
 }
 
-/* What becomes of a weight of 1 at most that is rounded to the node's narrow type: a share of it,
- * and a part of what is too small there. */
+/* What becomes of a weight of 1 at most that is rounded to the type that the node may round it to:
+ * a share of it, and a part of what is too small there. */
 static const struct rounding {
     kiln_type type;
     double relative, absolute;
@@ -176,7 +176,7 @@ static struct rounding rounding_of(const struct kiln__node *node)
 {
     struct rounding none = {.relative = 0};
     for (size_t i = 0; i < sizeof roundings / sizeof *roundings; i++)
-        if (roundings[i].type == node->op)
+        if (roundings[i].type == node->op || roundings[i].type == kiln__node_narrow(node))
             return roundings[i];
     return none;
 }

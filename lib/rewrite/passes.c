@@ -6,19 +6,26 @@
 #include "rewrite/rewrite.h"
 #include "util/verify.h"
 
+static bool is_narrow(const struct kiln__graph *graph)
+{
+    return kiln__graph_narrow(graph) != 0;
+}
+
 static const struct {
     const char *name;
     kiln__rule *rule;
+    bool (*wanted)(const struct kiln__graph *graph); /* NULL: by every graph */
 } passes[] = {
-    /* first, so that later ones speak of live nodes only */
-    {"dce", kiln__rewrite_split_integers},
-    {"cse", kiln__rewrite_cse}, /* before sink, which asks how often a value is used */
-    {"fold", kiln__rewrite_fold},
-    {"sink", kiln__rewrite_sink},
-    {"merge", kiln__rewrite_merge},       /* after fold, which knows that two values are one */
-    {"lift", kiln__rewrite_lift},         /* folds too: sunk views meet views */
-    {"windows", kiln__rewrite_depthwise}, /* once it is known who reads them */
-    {"cse", kiln__rewrite_cse},           /* views sunk from several places meet, and tables */
+    {"narrow", kiln__rewrite_narrow, is_narrow},
+    /* first of most, so that later ones speak of live nodes only */
+    {"dce", kiln__rewrite_split_integers, NULL},
+    {"cse", kiln__rewrite_cse, NULL}, /* before sink, which asks how often a value is used */
+    {"fold", kiln__rewrite_fold, NULL},
+    {"sink", kiln__rewrite_sink, NULL},
+    {"merge", kiln__rewrite_merge, NULL}, /* after fold, which knows that two values are one */
+    {"lift", kiln__rewrite_lift, NULL},   /* folds too: sunk views meet views */
+    {"windows", kiln__rewrite_depthwise, NULL}, /* once it is known who reads them */
+    {"cse", kiln__rewrite_cse, NULL}, /* views sunk from several places meet, and tables */
 };
 
 static kiln_status verify(const struct kiln__graph *graph, const char *pass,
@@ -35,6 +42,8 @@ kiln_status kiln__rewrite(struct kiln__graph *graph, const struct kiln__kernel_s
                           struct kiln__text *log, struct kiln__error *error)
 {
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+        if (passes[i].wanted && !passes[i].wanted(graph))
+            continue;
         size_t before = graph->nodes.count;
         struct kiln__text changes = {0};
         bool done = kiln__rewrite_run(graph, passes[i].rule, support, log ? &changes : NULL);

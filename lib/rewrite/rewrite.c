@@ -231,6 +231,7 @@ bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule,
     free(rewrite.readers);
     free(rewrite.table);
     kiln__rewrite_free_merge(&rewrite);
+    kiln__rewrite_free_narrow(&rewrite);
     kiln__vector_free(&rewrite.uses);
     kiln__vector_free(&rewrite.sunk);
     kiln__vector_free(&rewrite.links);

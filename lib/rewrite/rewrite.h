@@ -46,8 +46,9 @@ struct kiln__rewrite {
         struct kiln__node moved;
         uint32_t result;
     })
-    sunk;                      /* and what it has done on the way */
-    struct kiln__merge *merge; /* scratch of the `merge` rule; or NULL */
+    sunk;                        /* and what it has done on the way */
+    struct kiln__merge *merge;   /* scratch of the `merge` rule; or NULL */
+    struct kiln__narrow *narrow; /* that of the `narrow` rule */
     const struct kiln__kernel_support *support;
     struct kiln__text *log; /* what changed, in words; NULL: not wanted */
     uint32_t (*rule)(struct kiln__rewrite *rewrite, const struct kiln__node *node);
@@ -105,6 +106,8 @@ void kiln__rewrite_say(struct kiln__rewrite *rewrite, const char *format, ...)
 kiln__rule kiln__rewrite_fold, kiln__rewrite_cse, kiln__rewrite_sink, kiln__rewrite_lift;
 kiln__rule kiln__rewrite_merge;
 void kiln__rewrite_free_merge(struct kiln__rewrite *rewrite);
+kiln__rule kiln__rewrite_narrow;
+void kiln__rewrite_free_narrow(struct kiln__rewrite *rewrite);
 kiln__rule kiln__rewrite_split_integers, kiln__rewrite_depthwise;
 
 #endif

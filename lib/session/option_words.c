@@ -96,8 +96,8 @@ static kiln_status check_file(const char *call, const char *name, const char *pa
 
 kiln_status kiln__precision_check(const char *call, int precision)
 {
-    return check_number(call, "precision", precision, KILN_PRECISION_F32X3,
-                        "KILN_PRECISION_DEFAULT, _EXACT, _TF32, _F32X3");
+    return check_number(call, "precision", precision, KILN_PRECISION_F16,
+                        "KILN_PRECISION_DEFAULT, _EXACT, _TF32, _F32X3, _BF16, _F16");
 }
 
 static kiln_status check_options(const char *call, const kiln_context_options *options)

@@ -17,7 +17,7 @@ _WORDS = {
     'cache': {None: 0, 'on': 1, 'ro': 2, 'off': 3},
     'host_memory': {None: 0, 'shared': 1, 'separate': 2},
     'compile': {None: 0, 'together': 1, 'alone': 2, 'never': 3, 'background': 4},
-    'precision': {None: 0, 'exact': 1, 'tf32': 2, 'f32x3': 3},
+    'precision': {None: 0, 'exact': 1, 'tf32': 2, 'f32x3': 3, 'bf16': 4, 'f16': 5},
 }
 
 
@@ -71,8 +71,8 @@ class Context:
     `device` is a number, a type ("gpu", "cpu", "accelerator") or a part of a name; None: what
     $KILN_DEVICE says, else the best one. The other options are those of kiln_context_options:
     `cache` is "on", "ro" or "off", `host_memory` "shared" or "separate", `compile` "together",
-    "alone", "never" or "background", `precision` (of products of f32) "exact", "tf32" or "f32x3",
-    `validate` and `check_values` shares of the runs that are looked at.
+    "alone", "never" or "background", `precision` (of products of f32) "exact", "tf32", "f32x3",
+    "bf16" or "f16", `validate` and `check_values` shares of the runs that are looked at.
 
     Any thread may use it. In a child of fork() that was started after it was made, every call says
     FORKED: make contexts in the child, or start processes by "spawn" (multiprocessing).
@@ -197,5 +197,5 @@ def set_default_context(context: Optional[Context]) -> None:
     _default = context
 
 
-assert CONSTANTS['KILN_PRECISION_F32X3'] == _WORDS['precision']['f32x3']
+assert CONSTANTS['KILN_PRECISION_F16'] == _WORDS['precision']['f16']
 assert CONSTANTS['KILN_COMPILE_BACKGROUND'] == _WORDS['compile']['background']

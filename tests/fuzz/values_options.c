@@ -387,7 +387,7 @@ kiln_scatter_mode take_scatter_mode(void)
 
 kiln_precision take_precision(void)
 {
-    static const int numbers[] = {0, 1, 2, 3, 4, -1};
+    static const int numbers[] = {0, 1, 2, 3, 4, 5, 6, -1};
     return (kiln_precision)ONE_OF(numbers);
 }
 

@@ -420,8 +420,9 @@ Test(wgmma, refuses_a_precision_that_nobody_knows)
 {
     kiln_batch *batch = kiln_batch_create(imagined_gpu());
     cr_expect_eq(kiln_batch_set_precision(batch, (kiln_precision)9), KILN_INVALID_ARGUMENT);
-    cr_expect(strstr(kiln_last_error(), "kiln_batch_set_precision: precision is 9, none of "
-                                        "KILN_PRECISION_DEFAULT, _EXACT, _TF32, _F32X3"));
+    cr_expect(strstr(kiln_last_error(),
+                     "kiln_batch_set_precision: precision is 9, none of "
+                     "KILN_PRECISION_DEFAULT, _EXACT, _TF32, _F32X3, _BF16, _F16"));
     cr_expect_eq(kiln_batch_set_precision(NULL, KILN_PRECISION_TF32), KILN_INVALID_ARGUMENT);
     kiln_batch_release(batch);
 }

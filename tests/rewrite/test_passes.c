@@ -193,6 +193,23 @@ Test(passes, leave_the_operands_of_products)
     check_passes("passes_product", batch);
 }
 
+/* The operands of narrow products, once for all readers, and what a softmax reads of a result. What
+ * is asked for, and a weight that is updated from itself, stay as they are for others. */
+Test(passes, narrow_precision_stores_operands_narrow)
+{
+    kiln_batch *batch = imagined_batch();
+    expect_ok(kiln_batch_set_precision(batch, KILN_PRECISION_BF16));
+    kiln_tensor x = kiln_tanh(batch, imagine_matrix(batch, 4, 8));
+    kiln_tensor w = imagine_weights(batch, 8, 8), none = {0};
+    kiln_tensor y = kiln_add(batch, kiln_matmul_transposed(batch, x, 0, w, 1), x);
+    ask(batch, kiln_softmax(batch, y, 1, (int[]){-1}));
+    w = kiln_sub(batch, w, imagine_matrix(batch, 8, 8));
+    ask(batch, w);
+    ask(batch, kiln_attention(batch, kiln_matmul(batch, x, w), w, w, none, NULL));
+    ask(batch, kiln_neg(batch, w));
+    check_passes("passes_policy", batch);
+}
+
 /* ---- lift ---- */
 
 static kiln_tensor transposed_product(kiln_batch *batch)

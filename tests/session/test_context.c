@@ -117,9 +117,10 @@ Test(context, names_an_option_whose_value_nobody_knows_and_the_known_ones)
     options.compile = (kiln_compile_mode)9;
     expect_refused(&options, KILN_INVALID_ARGUMENT, "compile is 9, none of KILN_COMPILE_DEFAULT, ");
     options.compile = KILN_COMPILE_DEFAULT;
-    options.precision = (kiln_precision)4;
-    expect_refused(&options, KILN_INVALID_ARGUMENT,
-                   "precision is 4, none of KILN_PRECISION_DEFAULT, _EXACT, _TF32, _F32X3");
+    options.precision = (kiln_precision)6;
+    expect_refused(
+        &options, KILN_INVALID_ARGUMENT,
+        "precision is 6, none of KILN_PRECISION_DEFAULT, _EXACT, _TF32, _F32X3, _BF16, _F16");
     options.precision = KILN_PRECISION_DEFAULT;
     options.host_memory = (kiln_host_memory)3;
     expect_refused(&options, KILN_INVALID_ARGUMENT, "host_memory is 3, none of KILN_HOST_MEMORY_");
@@ -141,7 +142,7 @@ Test(context, names_a_variable_whose_value_nobody_knows_and_the_known_ones)
          "KILN_HOST_MEMORY is \"both\", none of shared, separate"},
         {"KILN_CACHE", "yes", KILN_INVALID_ARGUMENT, "KILN_CACHE is \"yes\", none of on, ro, off"},
         {"KILN_PRECISION", "f64", KILN_INVALID_ARGUMENT,
-         "KILN_PRECISION is \"f64\", none of exact, tf32, f32x3"},
+         "KILN_PRECISION is \"f64\", none of exact, tf32, f32x3, bf16, f16"},
         {"KILN_COMPILE", "later", KILN_INVALID_ARGUMENT,
          "KILN_COMPILE is \"later\", none of together, alone, never"},
         {"KILN_VALIDATE", "2", KILN_INVALID_ARGUMENT, "KILN_VALIDATE is \"2\""},

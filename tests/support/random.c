@@ -32,11 +32,20 @@ static kiln_tensor act(struct pool *pool)
     return chance(4) ? random_again(pool) : chance(3) ? random_network(pool) : random_basic(pool);
 }
 
+/* Of each seed: a fourth of the batches are narrow. */
+static kiln_precision precision_of(uint64_t seed)
+{
+    return seed % 8 == 5   ? KILN_PRECISION_BF16
+           : seed % 8 == 7 ? KILN_PRECISION_F16
+                           : KILN_PRECISION_DEFAULT;
+}
+
 static struct pool record(kiln_batch *batch, uint64_t seed, uint64_t sizes, size_t operations)
 {
     struct pool pool = {.batch = batch};
     random_structure(seed);
     check_seed(seed * 1000 + sizes);
+    cr_assert_eq(kiln_batch_set_precision(batch, precision_of(seed)), KILN_OK);
     pool.tensors[pool.count++] = pool.focus = random_upload(&pool);
     for (size_t tries = 0; pool.count < operations + 1 && tries < 20 * operations; tries++) {
         kiln_tensor made = act(&pool);

@@ -141,6 +141,10 @@ void reproduce_print(const kiln_batch *batch, struct kiln__text *text)
             text, "static char result%zu[%zu];\n", i,
             kiln__node_bytes(reproduce_node(&printer, batch->graph.requests.items[i].node)) + 1);
     kiln__text_add(text, "%s", beginning);
+    const kiln_type narrow = kiln__graph_narrow(&batch->graph);
+    if (narrow)
+        kiln__text_add(text, "    kiln_batch_set_precision(b, KILN_PRECISION_%s);\n",
+                       narrow == KILN_F16 ? "F16" : "BF16");
     for (uint32_t i = 0; i < batch->graph.nodes.count; i++) {
         const struct kiln__node *node = reproduce_node(&printer, i);
         if (!printer.needed[i])

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Narrow products (kiln__node_narrow()) become exact ones of operands that are stored in the narrow
+ * type. A value is rounded once, where it is made, and whoever else computes with it reads it as it
+ * is stored; so does what norms and softmax read of a product's results. All is computed in f32.
+ *
+ * As it is stays what is asked for, what comes from outside (but for narrow products themselves),
+ * and what is updated from there, as a parameter is. The rule looks at the graph alone, never at
+ * sizes: a row is rounded in the same places in every batch. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/attention.h"
+#include "rewrite/rewrite.h"
+
+/* A value that so many steps lead from to a reduction is what a norm or a softmax reads: the mean,
+ * or the mean of the squares. */
+#define NORM_STEPS 2
+#define FAR 255
+
+struct kiln__narrow {
+    uint8_t *wanted;   /* per node of `from`: the narrow type that it is to be stored in; 0: none */
+    bool *kept;        /* others read it as it is, */
+    uint32_t *stored;  /* and of `to` what it is as it is stored, */
+    uint32_t *widened; /* and that as f32 */
+};
+
+/* What is found out about the nodes before any is copied. */
+struct survey {
+    const struct kiln__graph *graph;
+    const uint32_t *uses;
+    struct kiln__narrow *narrow;
+    uint32_t *readers; /* per node: operations that read it, through movements */
+    uint8_t *steps;   /* pointwise ones to a reduction of rows, and this; FAR: there is none near */
+    bool *chosen;     /* a reduction takes the largest or smallest of it */
+    bool *updates;    /* it leads to a result, element by element, */
+    bool *outside;    /* and comes from outside so */
+    bool *statistic;  /* it is made of what rows come to */
+    uint8_t *product; /* the narrow type of the product whose results it is computed from; or 0 */
+};
+
+static const struct kiln__node *at(const struct survey *survey, uint32_t index)
+{
+    return &survey->graph->nodes.items[index];
+}
+
+static bool is_same_shape(const struct survey *survey, uint32_t a, uint32_t b)
+{
+    return kiln__shape_equal(&at(survey, a)->shape, &at(survey, b)->shape);
+}
+
+/* Whether the node computes with elements of its shape and numbers for all of them alone: as
+ * updates of parameters do, and not norms and layers, with a number by row or column. */
+static bool is_uniform(const struct survey *survey, uint32_t index)
+{
+    const struct kiln__node *node = at(survey, index);
+    bool uniform = kiln__node_is_pointwise(node);
+    for (unsigned k = 0; k < node->n_inputs; k++)
+        uniform = uniform && (is_same_shape(survey, index, node->input[k]) ||
+                              kiln__node_count(at(survey, node->input[k])) == 1);
+    return uniform;
+}
+
+/* ---- what is asked of each node by its readers ---- */
+
+/* Operands that are multiplied. */
+static unsigned factors_of(const struct kiln__node *node)
+{
+    return node->kind == KILN__MATMUL ? 2 : node->kind == KILN__ATTENTION ? KILN__MASK : 0;
+}
+
+/* Whether a node is stored narrow by what it is made of being so. Of an input only a part may be
+ * wanted: that is rounded, not the whole. */
+static bool hands_on(const struct survey *survey, uint32_t index)
+{
+    const struct kiln__node *node = at(survey, index);
+    uint32_t base = index;
+    while (kiln__node_is_movement(at(survey, base)))
+        base = at(survey, base)->input[0];
+    bool part = kiln__node_is_input(at(survey, base)) &&
+                kiln__node_count(node) < kiln__node_count(at(survey, base));
+    return node->kind == KILN__INSERT_SLICE || (kiln__node_is_movement(node) && !part);
+}
+
+static void want(const struct survey *survey, uint32_t index, kiln_type type)
+{
+    uint8_t *wanted = &survey->narrow->wanted[index];
+    if (at(survey, index)->type == KILN_F32 && !*wanted)
+        *wanted = (uint8_t)type;
+}
+
+static void want_operands(const struct survey *survey, uint32_t index)
+{
+    const struct kiln__node *node = at(survey, index);
+    const kiln_type type = kiln__node_narrow(node);
+    for (unsigned k = 0; type && k < factors_of(node); k++)
+        want(survey, node->input[k], type);
+    const kiln_type own = (kiln_type)survey->narrow->wanted[index];
+    for (unsigned k = 0; own && hands_on(survey, index) && k < node->n_inputs; k++)
+        want(survey, node->input[k], own);
+}
+
+/* Whether the reduction leaves more than one number. */
+static bool keeps_rows(const struct kiln__node *node)
+{
+    return node->kind == KILN__REDUCE && kiln__node_count(node) > 1;
+}
+
+static bool chooses(const struct kiln__node *node)
+{
+    return node->kind == KILN__REDUCE &&
+           (kiln__reduce_rows[node->op].kind == KILN__REDUCES_LARGEST ||
+            kiln__reduce_rows[node->op].kind == KILN__REDUCES_SMALLEST);
+}
+
+/* What the node's operand learns of being read by it. */
+static void note_reader(const struct survey *survey, uint32_t index, uint32_t operand)
+{
+    const struct kiln__node *node = at(survey, index);
+    const bool moves = kiln__node_is_movement(node);
+    const uint8_t steps = survey->steps[index];
+    const uint8_t own = keeps_rows(node)                 ? 1
+                        : moves                          ? steps
+                        : !kiln__node_is_pointwise(node) ? FAR
+                        : steps < FAR                    ? steps + 1
+                                                         : FAR;
+    survey->readers[operand] += moves ? survey->readers[index] : 1;
+    survey->steps[operand] = own < survey->steps[operand] ? own : survey->steps[operand];
+    survey->chosen[operand] |= moves ? survey->chosen[index] : chooses(node);
+    survey->updates[operand] |= survey->updates[index] && is_uniform(survey, index) &&
+                                is_same_shape(survey, index, operand);
+}
+
+static void look_at_readers(const struct survey *survey)
+{
+    for (size_t i = 0; i < survey->graph->requests.count; i++)
+        survey->updates[survey->graph->requests.items[i].node] = true;
+    for (uint32_t i = (uint32_t)survey->graph->nodes.count; i-- > 0;) {
+        const struct kiln__node *node = at(survey, i);
+        if (!survey->uses[i])
+            continue;
+        want_operands(survey, i);
+        for (unsigned k = 0; k < node->n_inputs; k++)
+            if (k == 0 || node->input[k] != node->input[0])
+                note_reader(survey, i, node->input[k]);
+    }
+}
+
+/* ---- what is asked of each node by what it is made of ---- */
+
+/* Whether the value is what a norm or softmax goes over more than once, or of what the largest is
+ * taken. */
+static bool is_read_by_rows(const struct survey *survey, uint32_t index)
+{
+    return survey->chosen[index] ||
+           (survey->readers[index] > 1 && survey->steps[index] <= NORM_STEPS);
+}
+
+/* Whether the value comes from outside, element by element. */
+static bool is_from_outside(const struct survey *survey, uint32_t index)
+{
+    const struct kiln__node *node = at(survey, index);
+    bool outside = kiln__node_is_input(node);
+    for (unsigned k = 0; k < node->n_inputs && !outside && is_uniform(survey, index); k++)
+        outside = is_same_shape(survey, index, node->input[k]) && survey->outside[node->input[k]];
+    return outside;
+}
+
+/* Whether a value has been made of reductions of rows alone. */
+static bool is_statistic(const struct survey *survey, uint32_t index)
+{
+    const struct kiln__node *node = at(survey, index);
+    bool all = kiln__node_is_pointwise(node) || kiln__node_is_movement(node), some = false;
+    for (unsigned k = 0; k < node->n_inputs; k++) {
+        const bool own = survey->statistic[node->input[k]];
+        all = all && (own || kiln__node_count(at(survey, node->input[k])) == 1);
+        some = some || own;
+    }
+    return keeps_rows(node) || (all && some);
+}
+
+/* The narrow type of the product whose results the value is computed from, element by element, with
+ * nothing that was found out about rows of them; 0: of none. */
+static kiln_type product_of(const struct survey *survey, uint32_t index)
+{
+    const struct kiln__node *node = at(survey, index);
+    kiln_type type = kiln__node_narrow(node);
+    for (unsigned k = 0; k < node->n_inputs; k++) {
+        const uint32_t input = node->input[k];
+        const bool through = kiln__node_is_movement(node) || (node->kind == KILN__ELEMENTWISE &&
+                                                              is_same_shape(survey, index, input));
+        if (survey->statistic[input])
+            return (kiln_type)0;
+        if (through && survey->product[input] && !survey->narrow->wanted[input])
+            type = (kiln_type)survey->product[input];
+    }
+    return type;
+}
+
+static void look_at_operands(const struct survey *survey, uint32_t index)
+{
+    const struct kiln__node *node = at(survey, index);
+    struct kiln__narrow *narrow = survey->narrow;
+    const bool moves = kiln__node_is_movement(node), outside = is_from_outside(survey, index);
+    const kiln_type type = product_of(survey, index);
+    survey->outside[index] = outside;
+    survey->statistic[index] = is_statistic(survey, index);
+    survey->product[index] = type;
+    narrow->kept[index] = kiln__node_is_input(node) || node->kind == KILN__CONSTANT ||
+                          node->kind == KILN__IOTA || (outside && survey->updates[index]);
+    if (moves && narrow->wanted[node->input[0]] && !narrow->kept[node->input[0]])
+        want(survey, index, (kiln_type)narrow->wanted[node->input[0]]);
+    else if (moves)
+        narrow->kept[index] = narrow->kept[node->input[0]];
+    else if (type && !narrow->kept[index] && is_read_by_rows(survey, index))
+        want(survey, index, type);
+}
+
+static void free_survey(struct survey *survey)
+{
+    free(survey->readers);
+    free(survey->steps);
+    free(survey->chosen);
+    free(survey->updates);
+    free(survey->outside);
+    free(survey->statistic);
+    free(survey->product);
+}
+
+void kiln__rewrite_free_narrow(struct kiln__rewrite *rewrite)
+{
+    struct kiln__narrow *narrow = rewrite->narrow;
+    if (!narrow)
+        return;
+    free(narrow->wanted);
+    free(narrow->kept);
+    free(narrow->stored);
+    free(narrow->widened);
+    free(narrow);
+    rewrite->narrow = NULL;
+}
+
+static bool look(struct kiln__rewrite *rewrite)
+{
+    const size_t count = rewrite->from->nodes.count;
+    struct kiln__narrow *narrow = rewrite->narrow = calloc(1, sizeof *narrow);
+    if (!narrow)
+        return false;
+    narrow->wanted = calloc(count, sizeof *narrow->wanted);
+    narrow->kept = calloc(count, sizeof *narrow->kept);
+    narrow->stored = calloc(count, sizeof *narrow->stored);
+    narrow->widened = calloc(count, sizeof *narrow->widened);
+    struct survey survey = {.graph = rewrite->from,
+                            .uses = rewrite->from_uses,
+                            .narrow = narrow,
+                            .readers = calloc(count, sizeof *survey.readers),
+                            .steps = malloc(count),
+                            .chosen = calloc(count, sizeof *survey.chosen),
+                            .updates = calloc(count, sizeof *survey.updates),
+                            .outside = calloc(count, sizeof *survey.outside),
+                            .statistic = calloc(count, sizeof *survey.statistic),
+                            .product = calloc(count, sizeof *survey.product)};
+    bool done = narrow->wanted && narrow->kept && narrow->stored && narrow->widened &&
+                survey.readers && survey.steps && survey.chosen && survey.updates &&
+                survey.outside && survey.statistic && survey.product;
+    if (done) {
+        memset(survey.steps, FAR, count);
+        look_at_readers(&survey);
+        for (uint32_t i = 0; i < count; i++)
+            look_at_operands(&survey, i);
+    }
+    free_survey(&survey);
+    return done;
+}
+
+/* ---- copying ---- */
+
+static uint32_t add_cast(struct kiln__rewrite *rewrite, uint32_t input, kiln_type type)
+{
+    if (input == KILN__NO_NODE)
+        return input;
+    const struct kiln__node cast = {.kind = KILN__CAST,
+                                    .type = type,
+                                    .n_inputs = 1,
+                                    .input = {input},
+                                    .shape = rewrite->to->nodes.items[input].shape};
+    return kiln__rewrite_add(rewrite, &cast);
+}
+
+/* Operand `index` of `from`, which became `copy`, as it is stored in the narrow type. */
+static uint32_t stored_as(struct kiln__rewrite *rewrite, uint32_t index, uint32_t copy,
+                          kiln_type type)
+{
+    const struct kiln__narrow *narrow = rewrite->narrow;
+    return narrow->wanted[index] == type ? narrow->stored[index] : add_cast(rewrite, copy, type);
+}
+
+/* The node, which became `copy`, in the narrow type. */
+static uint32_t store(struct kiln__rewrite *rewrite, const struct kiln__node *node, uint32_t copy,
+                      kiln_type type)
+{
+    const struct survey survey = {.graph = rewrite->from};
+    const struct kiln__node *from = at(&survey, rewrite->current);
+    struct kiln__node moved = *from;
+    if (from->kind == KILN__CAST && rewrite->to->nodes.items[node->input[0]].type == type)
+        return node->input[0];
+    if (!hands_on(&survey, rewrite->current)) {
+        kiln__rewrite_say(rewrite, "stored as %s", kiln_type_name(type));
+        return add_cast(rewrite, copy, type);
+    }
+    moved.type = type;
+    for (unsigned k = 0; k < from->n_inputs; k++) {
+        moved.input[k] = stored_as(rewrite, from->input[k], rewrite->map[from->input[k]], type);
+        if (moved.input[k] == KILN__NO_NODE)
+            return KILN__NO_NODE;
+    }
+    return kiln__rewrite_move(rewrite, copy, &moved);
+}
+
+/* What the node reads instead of `copy`, of what its operand `k` became. */
+static uint32_t operand(struct kiln__rewrite *rewrite, const struct kiln__node *node, unsigned k,
+                        uint32_t copy)
+{
+    const struct kiln__narrow *narrow = rewrite->narrow;
+    const uint32_t index = rewrite->from->nodes.items[rewrite->current].input[k];
+    const kiln_type type = kiln__node_narrow(node);
+    if (type && k < factors_of(node))
+        return narrow->wanted[index] == type
+                   ? narrow->widened[index]
+                   : add_cast(rewrite, add_cast(rewrite, copy, type), KILN_F32);
+    bool computes = kiln__node_is_pointwise(node) || node->kind == KILN__REDUCE;
+    return computes && narrow->wanted[index] && !narrow->kept[index] ? narrow->widened[index]
+                                                                     : copy;
+}
+
+uint32_t kiln__rewrite_narrow(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    if (!rewrite->narrow && !look(rewrite))
+        return KILN__NO_NODE;
+    struct kiln__narrow *narrow = rewrite->narrow;
+    const uint32_t index = rewrite->current;
+    const kiln_type type = kiln__node_narrow(node), wanted = (kiln_type)narrow->wanted[index];
+    struct kiln__node own = *node;
+    for (unsigned k = 0; k < node->n_inputs; k++) {
+        own.input[k] = operand(rewrite, node, k, node->input[k]);
+        if (own.input[k] == KILN__NO_NODE)
+            return KILN__NO_NODE;
+    }
+    if (type && node->kind == KILN__ATTENTION) {
+        own.op = (uint8_t)type;
+        own.attention.product = KILN__PRODUCT_EXACT;
+    } else if (type) {
+        own.op = KILN__PRODUCT_EXACT;
+    }
+    uint32_t copy = kiln__rewrite_add(rewrite, &own);
+    if (copy == KILN__NO_NODE || !wanted)
+        return copy;
+    narrow->stored[index] = store(rewrite, &own, copy, wanted);
+    narrow->widened[index] = add_cast(rewrite, narrow->stored[index], KILN_F32);
+    return narrow->widened[index] == KILN__NO_NODE ? KILN__NO_NODE : copy;
+}
