@@ -78,6 +78,7 @@ graph_sources = \
 	lib/graph/partition.h \
 	lib/graph/replacements.c \
 	lib/graph/replacements.h \
+	lib/graph/row_limits.c \
 	lib/graph/row_limits.h \
 	lib/graph/shape.c \
 	lib/graph/shape.h \

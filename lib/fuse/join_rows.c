@@ -60,9 +60,8 @@ static bool has_good_length(const struct kiln__join *join, const struct kiln__no
      * element. */
     if (kiln__group_scan(join->group) && kiln__node_is_pointwise(root))
         return join->length > 1 && kiln__shape_count(&join->group->shape) > 0;
-    size_t longest = join->columns         ? KILN__LONGEST_COLUMN
-                     : is_of_one_run(join) ? KILN__LONGEST_ROW
-                                           : KILN__LONGEST_SCATTERED_ROW;
+    const struct kiln__shape visited = kiln__group_visited(join->group);
+    const size_t longest = kiln__longest_row(&visited, join->axes);
     return kiln__group_reduces(join->group) ? join->length > 1 && join->length <= longest
                                             : join->length >= KILN__SHORTEST_MAPPED_ROW &&
                                                   join->length <= KILN__LONGEST_MAPPED_ROW;

@@ -4,6 +4,8 @@
 #ifndef KILN_GRAPH_ROW_LIMITS_H
 #define KILN_GRAPH_ROW_LIMITS_H
 
+#include "graph/shape.h"
+
 /* Longer rows are reduced in segments, side by side, by kernels of their own. It is a row's length
  * alone that decides, so that a row's bits do not depend on how many others there are. */
 #define KILN__LONGEST_ROW (1 << 17)
@@ -23,5 +25,12 @@
  * cache). */
 #define KILN__SHORTEST_MAPPED_ROW 16
 #define KILN__LONGEST_MAPPED_ROW (1 << 13)
+
+/* Whether rows along these dimensions of a shape are its last ones; dimensions of 1 do not matter.
+ */
+bool kiln__ends_rows(const struct kiln__shape *shape, uint64_t axes);
+
+/* The first three limits: which of them holds for these rows. */
+size_t kiln__longest_row(const struct kiln__shape *shape, uint64_t axes);
 
 #endif

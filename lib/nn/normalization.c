@@ -8,7 +8,9 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
+#include "graph/row_limits.h"
 #include "record/call.h"
 #include "record/operations.h"
 
@@ -21,6 +23,7 @@ struct call {
     size_t n_axes;
     const int *axes;
     struct kiln__shape shape; /* of x */
+    uint64_t mask;            /* its dimensions that are reduced */
     size_t count;             /* elements that belong together */
 };
 
@@ -46,15 +49,15 @@ static kiln_tensor normalization_number(const struct call *call, double value)
 static bool normalization_begin(struct call *call, kiln_tensor x)
 {
     const struct kiln__node *node = kiln__batch_floating(call->batch, x, call->name, "x");
-    uint64_t mask;
     if (!node)
         return false;
     call->shape = node->shape;
-    if (!kiln__read_axes(call->batch, call->name, &call->shape, call->n_axes, call->axes, &mask))
+    if (!kiln__read_axes(call->batch, call->name, &call->shape, call->n_axes, call->axes,
+                         &call->mask))
         return false;
     call->count = 1;
     for (uint32_t d = 0; d < call->shape.rank; d++)
-        if (mask >> d & 1)
+        if (call->mask >> d & 1)
             call->count *= call->shape.dims[d];
     return true;
 }
@@ -91,12 +94,10 @@ static bool check_operand(const struct call *call, const char *name, kiln_tensor
 static kiln_tensor normalization_finish(const struct call *call, kiln_tensor result, int keep_dims)
 {
     struct kiln__shape dropped = {0};
-    uint64_t mask;
-    if (keep_dims || call->batch->error.status ||
-        !kiln__read_axes(call->batch, call->name, &call->shape, call->n_axes, call->axes, &mask))
+    if (keep_dims || call->batch->error.status)
         return result;
     for (uint32_t d = 0; d < call->shape.rank; d++)
-        if (!(mask >> d & 1))
+        if (!(call->mask >> d & 1))
             dropped.dims[dropped.rank++] = call->shape.dims[d];
     return kiln_reshape(call->batch, result, dropped.rank, dropped.dims);
 }
@@ -162,11 +163,8 @@ kiln_tensor kiln_logsumexp(kiln_batch *batch, kiln_tensor x, size_t n_axes, cons
 static kiln_tensor first_of(const struct call *call, kiln_tensor x)
 {
     int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
-    uint64_t mask;
-    if (!kiln__read_axes(call->batch, call->name, &call->shape, call->n_axes, call->axes, &mask))
-        return none;
     for (uint32_t d = 0; d < call->shape.rank; d++)
-        stop[d] = mask >> d & 1 ? 1 : (int64_t)call->shape.dims[d];
+        stop[d] = call->mask >> d & 1 ? 1 : (int64_t)call->shape.dims[d];
     return kiln_detach(call->batch, kiln_slice(call->batch, x, start, stop, NULL));
 }
 
@@ -212,8 +210,8 @@ kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_axes, const
     return normalization_finish(call, variance, keep_dims);
 }
 
-/* At 0 the root has no derivative: it is taken of 1 there, so that the gradient is 0 and not NaN.
- */
+/* ---- norms ---- */
+
 /* Squares of what is between these are in f32, and so is what gradients divide by them. */
 #define SQUARED_LEAST 0x1p-48
 #define SQUARED_MOST 0x1p48
@@ -232,17 +230,15 @@ kiln_tensor kiln__record_square_scale(kiln_batch *batch, const char *name, kiln_
     return kiln_where(batch, large, down, kiln_where(batch, small, up, one));
 }
 
-kiln_tensor kiln_norm(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
-                      int keep_dims)
+/* The reduced dimensions stay as 1. At 0 the root has no derivative: it is taken of 1 there, so
+ * that the gradient is 0 and not NaN. */
+static kiln_tensor norm_at_once(const struct call *call, kiln_tensor x)
 {
-    KILN__CALL(batch);
-    struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
+    kiln_batch *batch = call->batch;
     kiln_tensor back = none;
-    if (!normalization_begin(call, x))
-        return none;
     if (call->count > 0) {
         kiln_tensor scale = kiln__record_square_scale(
-            batch, __func__, normalization_largest(call, APPLY(abs, x)), &back);
+            batch, call->name, normalization_largest(call, APPLY(abs, x)), &back);
         x = APPLY_2(mul, x, scale);
     }
     kiln_tensor total = REDUCE(sum, APPLY(square, x));
@@ -250,7 +246,83 @@ kiln_tensor kiln_norm(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int
     kiln_tensor root =
         APPLY(sqrt, kiln_where(batch, is_zero, normalization_number(call, 1), total));
     root = kiln_where(batch, is_zero, normalization_number(call, 0), root);
-    return normalization_finish(call, back.id ? APPLY_2(mul, root, back) : root, keep_dims);
+    return back.id ? APPLY_2(mul, root, back) : root;
+}
+
+/* Shorter parts are not worth a loop of their own, and so many numbers of parts are tried. */
+enum { SHORTEST_PART = 4096, MOST_TRIES = 16 };
+
+/* Into how many parts of equal length to cut a reduced dimension so that one kernel goes over a
+ * part: about as many as a part has elements, or more. 1 where there is hardly a divisor. */
+static size_t count_parts(const struct call *call, size_t dim, size_t longest)
+{
+    const size_t square = (size_t)sqrt((double)call->count);
+    size_t length = square > SHORTEST_PART ? square : SHORTEST_PART;
+    length = length < longest ? length : longest;
+    const size_t least = (call->count - 1) / length + 1;
+    for (size_t parts = least; parts <= dim && parts < least * MOST_TRIES; parts++)
+        if (dim % parts == 0)
+            return parts;
+    return 1;
+}
+
+/* The dimension to cut: the largest that is reduced. Where the last ones are, they count as one. */
+static uint32_t find_dimension(const struct call *call, struct kiln__shape *shape)
+{
+    uint32_t at = 0;
+    *shape = call->shape;
+    while (kiln__ends_rows(shape, call->mask) && !(call->mask >> at & 1))
+        at++;
+    if (kiln__ends_rows(shape, call->mask)) {
+        shape->rank = at + 1;
+        shape->dims[at] = call->count;
+        return at;
+    }
+    for (uint32_t d = 0; d < shape->rank; d++)
+        if (call->mask >> d & 1 && (!(call->mask >> at & 1) || shape->dims[d] > shape->dims[at]))
+            at = d;
+    return at;
+}
+
+/* Of more elements than one kernel goes over it is the norm of the norms of parts: each part is
+ * read once, while its largest element and its sum would be two kernels for all of them. */
+static kiln_tensor norm_of(kiln_batch *batch, const char *name, kiln_tensor x, size_t n_axes,
+                           const int *axes)
+{
+    struct call it = {batch, name, n_axes, axes, .count = 0}, *call = &it;
+    struct kiln__shape shape;
+    if (!normalization_begin(call, x))
+        return none;
+    const size_t longest = kiln__longest_row(&call->shape, call->mask);
+    if (call->count <= longest)
+        return norm_at_once(call, x);
+    const uint32_t at = find_dimension(call, &shape);
+    const size_t parts = count_parts(call, shape.dims[at], longest);
+    if (parts == 1 || shape.rank == KILN_MAX_RANK)
+        return norm_at_once(call, x);
+    int inner[KILN_MAX_RANK], outer = (int)at;
+    size_t n_inner = 0;
+    for (uint32_t d = 0; d < shape.rank; d++)
+        if (call->mask >> d & 1)
+            inner[n_inner++] = (int)(d + (d >= at));
+    memmove(shape.dims + at + 1, shape.dims + at, (shape.rank++ - at) * sizeof *shape.dims);
+    shape.dims[at] = parts;
+    shape.dims[at + 1] /= parts;
+    x = kiln_reshape(batch, x, shape.rank, shape.dims);
+    x = norm_of(batch, name, norm_of(batch, name, x, n_inner, inner), 1, &outer);
+    for (uint32_t d = 0; d < call->shape.rank; d++)
+        shape.dims[d] = call->mask >> d & 1 ? 1 : call->shape.dims[d];
+    return kiln_reshape(batch, x, call->shape.rank, shape.dims);
+}
+
+kiln_tensor kiln_norm(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes,
+                      int keep_dims)
+{
+    KILN__CALL(batch);
+    struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
+    if (!normalization_begin(call, x))
+        return none;
+    return normalization_finish(call, norm_of(batch, __func__, x, n_axes, axes), keep_dims);
 }
 
 /* ---- normalisation ---- */

@@ -84,33 +84,13 @@ static size_t length_along(const struct kiln__shape *shape, uint64_t axes)
     return length;
 }
 
-/* Dimensions of 1 do not matter. */
-static bool ends_in(const struct kiln__shape *shape, uint64_t axes)
-{
-    uint32_t d = shape->rank;
-    while (d > 0 && (axes >> (d - 1) & 1 || shape->dims[d - 1] == 1))
-        d--;
-    return axes >> d << d == axes;
-}
-
-/* Whether a kernel of its own goes over what lies along the dimensions, however it lies. */
-static bool is_gone_over(const struct kiln__shape *shape, uint64_t axes)
-{
-    uint32_t last = shape->rank;
-    while (last > 0 && shape->dims[last - 1] == 1)
-        last--;
-    size_t longest = ends_in(shape, axes)                    ? KILN__LONGEST_ROW
-                     : last > 0 && !(axes >> (last - 1) & 1) ? KILN__LONGEST_COLUMN
-                                                             : KILN__LONGEST_SCATTERED_ROW;
-    return length_along(shape, axes) <= longest;
-}
-
-/* Whether the reduction goes over all of `shape` along the dimensions. */
+/* Whether the reduction goes over all of `shape` along the dimensions, in a kernel that goes on
+ * with what it comes to: those of positions do not. */
 static bool goes_over(const struct kiln__rewrite *rewrite, const struct kiln__node *reduction,
                       const struct kiln__shape *shape, uint64_t axes)
 {
     uint64_t gone = reduction->axes;
-    if (reduction->kind != KILN__REDUCE ||
+    if (reduction->kind != KILN__REDUCE || kiln__reduce_rows[reduction->op].indexed ||
         !kiln__shape_equal(&rewrite->to->nodes.items[reduction->input[0]].shape, shape))
         return false;
     for (uint32_t d = 0; d < shape->rank; d++)
@@ -140,10 +120,10 @@ static bool shows_one_of_row(const struct kiln__rewrite *rewrite, const struct k
     const size_t length = length_along(&input->shape, axes);
     if (!axes)
         return false;
-    if (ends_in(&input->shape, axes) && length >= KILN__SHORTEST_MAPPED_ROW &&
+    if (kiln__ends_rows(&input->shape, axes) && length >= KILN__SHORTEST_MAPPED_ROW &&
         length <= KILN__LONGEST_MAPPED_ROW)
         return true;
-    return is_gone_over(&input->shape, axes) &&
+    return length <= kiln__longest_row(&input->shape, axes) &&
            follows_reduction(rewrite, node->input[0], &input->shape, axes, KILN__PARAMETER_DEPTH);
 }
 

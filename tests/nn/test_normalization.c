@@ -367,6 +367,57 @@ Test(normalization, maxima_that_grow_along_long_rows)
     check_close();
 }
 
+/* Of parts of all sizes, some of zeros alone: no square but of the largest matters. */
+Test(normalization, norms_of_parts_of_any_size)
+{
+    enum { N = 300000 };
+    static const float sizes[] = {1e-38F, 3e-30F, 1e-15F, 1, 1e15F, 1e30F, 1e35F};
+    static float x[N];
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (unsigned mixed = 0; mixed < 3; mixed++) {
+            double sum = 0;
+            for (size_t i = 0; i < N; i++) {
+                float size = mixed == 0 ? 1 : i / 10000 % 5 == 0 ? 1 : mixed == 1 ? 0 : 1e-7F;
+                x[i] = (float)(i % 7) * sizes[k] * size;
+                sum += (double)x[i] * (double)x[i];
+            }
+            float all, rows[2];
+            kiln_batch *batch = check_begin();
+            kiln_tensor in = kiln_upload(batch, KILN_F32, DIMS(2, N / 2), x), norms;
+            norms = kiln_norm(batch, in, LAST, 0);
+            expect_ok(kiln_read(batch, kiln_norm(batch, in, 0, NULL, 0), &all, sizeof all));
+            expect_ok(kiln_read(batch, norms, rows, sizeof rows));
+            run_batch(batch);
+            cr_expect_float_eq((double)all / sqrt(sum), 1, 2e-6, "%g, %u: %.9g, not %.9g",
+                               (double)sizes[k], mixed, (double)all, sqrt(sum));
+            cr_expect_float_eq(hypot((double)rows[0], (double)rows[1]) / sqrt(sum), 1, 2e-6);
+            check_end(batch);
+        }
+    check_close();
+}
+
+/* What is cut into parts is so along any dimensions. */
+Test(normalization, norms_of_parts_of_any_shape)
+{
+    static const struct {
+        size_t rank, dims[4], n_axes;
+        int axes[2];
+    } cases[] = {{1, {135168}, 0, {0}},         {2, {3, 140000}, 1, {1}},
+                 {3, {2, 140000, 1}, 1, {1}},   {3, {2, 512, 300}, 2, {1, 2}},
+                 {2, {4100, 5}, 1, {0}},        {3, {3, 4100, 5}, 1, {1}},
+                 {3, {16, 3, 4096}, 2, {0, 2}}, {4, {3, 160, 2, 300}, 2, {1, 3}},
+                 {1, {131101}, 0, {0}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kiln_batch *batch = check_begin();
+        kiln_tensor x = check_input(batch, i % 2 ? KILN_F16 : KILN_F32, cases[i].rank,
+                                    cases[i].dims, CHECK_PLAIN);
+        check_read(batch, kiln_norm(batch, x, cases[i].n_axes, cases[i].axes, i % 3 == 0));
+        check_run(batch);
+        check_end(batch);
+    }
+    check_close();
+}
+
 /* Of rows that lie in pieces, each no whole vectors. */
 Test(normalization, maxima_of_long_rows_in_pieces)
 {
