@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "graph/row_limits.h"
 #include "rewrite/rewrite.h"
 
 static const struct kiln__node *input_of(const struct kiln__rewrite *rewrite,
@@ -145,6 +146,32 @@ static uint32_t fold_reshape(struct kiln__rewrite *rewrite, const struct kiln__n
     return reshape.input[0];
 }
 
+/* Dimensions of 1 behind the first that is reduced are reduced, too, where the rows are the last
+ * dimensions then: their kernels are others than those of rows that lie in pieces. */
+static uint32_t fold_reduction(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    const struct kiln__shape *shape = &input_of(rewrite, node, 0)->shape;
+    const uint32_t rank = shape->rank;
+    uint32_t first = 0;
+    while (first < rank && !(node->axes >> first & 1))
+        first++;
+    const uint64_t rows = ((uint64_t)1 << rank) - ((uint64_t)1 << first);
+    if (node->axes == rows || !kiln__ends_rows(shape, node->axes))
+        return kiln__rewrite_add(rewrite, node);
+    struct kiln__node reduction = *node;
+    reduction.axes = rows;
+    reduction.shape = (struct kiln__shape){.rank = first};
+    memcpy(reduction.shape.dims, shape->dims, first * sizeof *shape->dims);
+    struct kiln__node reshape = {
+        .kind = KILN__RESHAPE, .type = node->type, .shape = node->shape, .n_inputs = 1};
+    reshape.input[0] = kiln__rewrite_add(rewrite, &reduction);
+    if (reshape.input[0] == KILN__NO_NODE)
+        return KILN__NO_NODE;
+    rewrite->uses.items[reshape.input[0]]++;
+    kiln__rewrite_say(rewrite, "goes along dimensions of 1, too");
+    return kiln__rewrite_add(rewrite, &reshape);
+}
+
 /* x * 1, and a cast to the type that x has. */
 static bool pointwise_is_identity(const struct kiln__rewrite *rewrite,
                                   const struct kiln__node *node, unsigned *operand)
@@ -176,6 +203,8 @@ uint32_t kiln__rewrite_fold(struct kiln__rewrite *rewrite, const struct kiln__no
         return fold_reshape(rewrite, node);
     if (node->kind == KILN__INSERT_SLICE)
         return fold_place(rewrite, node);
+    if (node->kind == KILN__REDUCE)
+        return fold_reduction(rewrite, node);
     if (kiln__node_is_pointwise(node) && pointwise_is_identity(rewrite, node, &operand)) {
         kiln__rewrite_say(rewrite, "changes nothing");
         return node->input[operand];

@@ -175,15 +175,21 @@ static void gradient_of_layers(kiln_batch *b)
     ask_gradient(b, norm(b, y), x);
 }
 
-static size_t count_launches(kiln_context *context, void (*record)(kiln_batch *))
+/* Launches of a batch, which goes with them. */
+static size_t count_of(kiln_batch *batch)
 {
-    kiln_batch *batch = kiln_batch_create(context);
-    record(batch);
     struct kiln__plan plan = plan_of(batch, false);
     size_t count = plan.launches.count;
     kiln__plan_free(&plan);
     kiln_batch_release(batch);
     return count;
+}
+
+static size_t count_launches(kiln_context *context, void (*record)(kiln_batch *))
+{
+    kiln_batch *batch = kiln_batch_create(context);
+    record(batch);
+    return count_of(batch);
 }
 
 Test(fusion_normalization, takes_as_few_kernels)
@@ -229,11 +235,7 @@ static size_t count_over(kiln_context *context, size_t rank, const size_t *dims,
     if (rounded)
         x = kiln_cast(batch, kiln_cast(batch, x, KILN_F16), KILN_F32);
     ask(batch, kiln_layer_norm(batch, x, none, none, n_axes, axes, 1e-5));
-    struct kiln__plan plan = plan_of(batch, false);
-    size_t count = plan.launches.count;
-    kiln__plan_free(&plan);
-    kiln_batch_release(batch);
-    return count;
+    return count_of(batch);
 }
 
 Test(fusion_normalization, goes_over_all_that_a_softmax_does_at_once)
@@ -258,6 +260,53 @@ Test(fusion_normalization, goes_over_all_that_a_softmax_does_at_once)
                 cr_expect_eq(count, 1, "%s%s: %zu launches on a %s", cases[i].name,
                              rounded ? ", rounded" : "", count, gpu ? "GPU" : "CPU");
             }
+}
+
+/* They are no dimension that rows end before. */
+Test(fusion_normalization, dimensions_of_1_behind_rows_do_not_matter)
+{
+    static const size_t dims[][5] = {{4, 1000}, {4, 1000, 1}, {4, 1, 1000, 1, 1}},
+                        long_dims[][3] = {{4, 40000}, {4, 40000, 1}};
+    for (int gpu = 0; gpu < 2; gpu++) {
+        kiln_context *context = gpu ? imagined_gpu() : imagined_cpu();
+        for (size_t i = 0; i < 3; i++) {
+            kiln_batch *b = kiln_batch_create(context);
+            kiln_tensor x = kiln_exp(b, imagine(b, i < 2 ? 2 + i : 5, dims[i]));
+            ask(b, kiln_layer_norm(b, x, none, none, 1, (int[]){i < 2 ? 1 : 2}, 1e-5));
+            cr_expect_eq(count_of(b), 1, "of shape %zu", i);
+        }
+        for (size_t i = 0; i < 2; i++) {
+            kiln_batch *b = kiln_batch_create(context);
+            ask(b, kiln_softmax(b, imagine(b, 2 + i, long_dims[i]), 1, last));
+            cr_expect_eq(count_of(b), 1, "of long shape %zu", i);
+        }
+    }
+}
+
+/* Of more than one kernel goes over: of the elements, and of the norms of parts. */
+Test(fusion_normalization, long_norms_are_of_norms_of_parts)
+{
+    static const struct {
+        const char *name;
+        size_t rank, dims[4], n_axes;
+        int axes[2];
+        size_t launches;
+    } cases[] = {{"all", 1, {1000000}, 0, {0}, 2},
+                 {"all of a matrix", 2, {1000, 1000}, 0, {0}, 2},
+                 {"rows", 2, {3, 200000}, 1, {1}, 2},
+                 {"rows before a dimension of 1", 3, {3, 200000, 1}, 1, {1}, 2},
+                 {"rows of pictures", 3, {3, 1024, 1024}, 2, {1, 2}, 2},
+                 {"columns", 2, {100000, 16}, 1, {0}, 2},
+                 {"pieces", 3, {64, 3, 4096}, 2, {0, 2}, 2},
+                 {"norms of norms of parts", 2, {6000000, 2}, 1, {0}, 3},
+                 {"no number of parts", 1, {1000003}, 0, {0}, 4}};
+    for (int gpu = 0; gpu < 2; gpu++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            kiln_batch *b = kiln_batch_create(gpu ? imagined_gpu() : imagined_cpu());
+            kiln_tensor x = imagine(b, cases[i].rank, cases[i].dims);
+            ask(b, kiln_norm(b, x, cases[i].n_axes, cases[i].axes, 0));
+            cr_expect_eq(count_of(b), cases[i].launches, "of %s", cases[i].name);
+        }
 }
 
 /* The row's first element is computed again where the row is. */
