@@ -3,7 +3,17 @@
 #include "runtime/run_slots.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+/* Where nothing is kept no run leaves a launch out, and all read what they name. */
+static void mark_needed(const struct kiln__plan *plan, bool *needed)
+{
+    for (size_t i = 0; i < plan->launches.count && !plan->kept_bytes; i++) {
+        const struct kiln__launch *launch = &plan->launches.items[i];
+        for (size_t k = 0; launch->makes && k < launch->arguments.count; k++)
+            if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY)
+                needed[launch->arguments.items[k].slot] = true;
+    }
+}
 
 bool kiln__run_slots_begin(struct kiln__run_slots *run, const struct kiln__plan *plan)
 {
@@ -16,8 +26,8 @@ bool kiln__run_slots_begin(struct kiln__run_slots *run, const struct kiln__plan 
         .left_out = calloc(launches, sizeof *run->left_out),
         .anew = calloc(slots, sizeof *run->anew),
     };
-    if (run->needed && !plan->kept_bytes)
-        memset(run->needed, true, slots);
+    if (run->needed)
+        mark_needed(plan, run->needed);
     return run->memory && run->foreign && run->ready && run->needed && run->left_out && run->anew;
 }
 

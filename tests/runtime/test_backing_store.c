@@ -205,6 +205,26 @@ Test(source, a_batch_that_reads_it_directly_has_it)
 }
 
 /* What is kept goes first where memory is short, and is made again. */
+/* No step of the plan names it. */
+Test(source, a_batch_that_shows_none_of_it_does_not_have_it)
+{
+    struct scene scene;
+    begin(&scene);
+    uint64_t bytes = settle(&scene);
+    kiln_batch *batch = kiln_batch_create(scene.context);
+    const int64_t start[2] = {0, 0}, stop[2] = {0, N};
+    float one, none;
+    kiln_tensor shown = kiln_slice(batch, kiln_import(batch, scene.weights), start, stop, NULL);
+    expect_ok(kiln_read(batch, shown, &none, 0));
+    expect_ok(kiln_read(batch, kiln_constant(batch, KILN_F32, 1), &one, sizeof one));
+    run_batch(batch);
+    cr_expect_eq(one, 1);
+    cr_expect_eq(atomic_load(&scene.origin.reads), 0);
+    cr_expect_eq(given_up(&scene), bytes);
+    kiln_batch_release(batch);
+    end(&scene);
+}
+
 Test(source, what_is_kept_is_made_again)
 {
     struct scene scene;
