@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The shared libraries export exactly what the public headers declare.
+# The shared libraries export exactly what the public headers declare, and Debian's lists of symbols
+# have it, where there is debian/, which is not distributed.
 # check-exports.sh [LIBRARY]: else .libs/libkiln.so of this build, and libkiln-onnx.so, if there is
 # one beside it; $srcdir is the source tree.
 set -u
@@ -34,5 +35,17 @@ comm -13 "$folder/declared" "$folder/exported" >"$folder/secret"
 complain 'exported, but not by our name' <"$folder/foreign"
 complain 'declared, but not exported' <"$folder/absent"
 complain 'exported, but not declared' <"$folder/secret"
+
+debian=${srcdir:-.}/debian
+if [ -d "$debian" ]; then
+  for package in libkiln0 libkiln-onnx0; do
+    [ $package = libkiln0 ] || [ -f "${library%.so}-onnx.so" ] || continue
+    sed -n 's/^ \(kiln_[a-z0-9_]*\)@.*/\1/p' "$debian/$package.symbols"
+  done | sort -u >"$folder/listed"
+  comm -23 "$folder/declared" "$folder/listed" >"$folder/unlisted"
+  comm -13 "$folder/declared" "$folder/listed" >"$folder/gone"
+  complain "declared, but not in Debian's symbols" <"$folder/unlisted"
+  complain "in Debian's symbols, but not declared" <"$folder/gone"
+fi
 echo "$(wc -l <"$folder/exported") symbols exported, $(wc -l <"$folder/declared") declared"
 exit $status

@@ -261,8 +261,7 @@ void kiln__body_fold(const struct kiln__body *body, unsigned count)
 
 static bool adds_floats(const struct kiln__body *body, unsigned i)
 {
-    return row_at(body, i)->kind == KILN__REDUCES_SUM &&
-           kiln__type_row(sums_type(body, i))->floating;
+    return row_at(body, i)->adds && kiln__type_row(sums_type(body, i))->floating;
 }
 
 bool kiln__body_adds(const struct kiln__body *body)

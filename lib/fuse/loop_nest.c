@@ -186,7 +186,7 @@ static uint8_t find_top(const struct kiln__group *group, const struct kiln__nest
 {
     const struct kiln__step *steps = group->steps.items, *sum = &steps[i];
     if (sum->kind != KILN__STEP_REDUCED || sum->type != KILN_F32 ||
-        (sum->op != KILN__REDUCE_sum && sum->op != KILN__REDUCE_mean))
+        !kiln__reduce_rows[sum->op].adds)
         return 0;
     const struct kiln__step *power = &steps[sum->args[0]], *below = &steps[power->args[0]];
     if (!applies(power, KILN__OP_exp) || !applies(below, KILN__OP_sub) ||

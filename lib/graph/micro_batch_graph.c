@@ -277,7 +277,7 @@ static bool micro_batch_weigh(struct work *work, uint32_t index, uint32_t *parti
     const struct kiln__node *node = &work->graph->nodes.items[index];
     uint32_t share;
     double value = (double)work->what->part / (double)work->partition->rows;
-    if (node->kind != KILN__REDUCE || node->op != KILN__REDUCE_mean)
+    if (node->kind != KILN__REDUCE || kiln__reduce_rows[node->op].kind != KILN__REDUCES_MEAN)
         return true;
     return add_constant(work, index, &(struct kiln__shape){0}, value, &share) &&
            add_pair(work, index, KILN__OP_mul, *partial, share, partial);

@@ -264,9 +264,8 @@ static void add_reduced(struct table *table, size_t entry, const struct kiln__st
     const struct kiln__reduce_row *row = &kiln__reduce_rows[step->op];
     kiln_type type = table->group->steps.items[step->args[0]].type;
     kiln_type sums = kiln__reduce_accumulator(row, type);
-    bool adds = row->kind == KILN__REDUCES_SUM;
     generic_put(table, entry, KILN__GENERIC_KEY_,
-                adds && sums == KILN_F32 ? -1 : (int64_t)KILN__GENERIC_KEY(step->op, sums));
+                row->adds && sums == KILN_F32 ? -1 : (int64_t)KILN__GENERIC_KEY(step->op, sums));
     generic_put(table, entry, KILN__GENERIC_VALUE, bits_of(sums, start_of(step->op, type)));
     generic_put(table, entry, KILN__GENERIC_B, row->indexed);
     generic_put(table, entry, KILN__GENERIC_C, (int64_t)KILN__GENERIC_KEY(step->op, step->type));

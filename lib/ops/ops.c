@@ -145,20 +145,29 @@ static int64_t random_word(int64_t counter, int64_t first, int64_t second, unsig
 #undef KILN_WHOLE
 #undef KILN_WHOLE_REDUCE
 
+/* By the types that a row takes. A row of integers.def that is missing, or one too many, does not
+ * compile. */
+#define EXACT_FLOATING(function) NULL
+#define EXACT_FLOATING_TEST(function) NULL
+#define EXACT_NUMERIC(function) function
+#define EXACT_TEST(function) function
+#define EXACT_SELECTION(function) function
+#define EXACT_INTEGER(function) function
+#define EXACT_WORDS(function) function
+
 static int64_t (*const wholes[KILN__OP_COUNT])(int64_t, int64_t, int64_t, kiln_type) = {
-#define KILN_WHOLE(name, expression) [KILN__OP_##name] = whole_##name,
-#define KILN_WHOLE_REDUCE(name, expression)
-#include "ops/integers.def"
-#undef KILN_WHOLE
-#undef KILN_WHOLE_REDUCE
+#define KILN_OP(name, arity, text, types, ...) [KILN__OP_##name] = EXACT_##types(whole_##name),
+#define KILN_OP_INTERNAL KILN_OP
+#include "ops/elementwise.def"
+#undef KILN_OP_INTERNAL
+#undef KILN_OP
 };
 
 static int64_t (*const whole_combines[KILN__REDUCE_COUNT])(int64_t, int64_t) = {
-#define KILN_WHOLE(name, expression)
-#define KILN_WHOLE_REDUCE(name, expression) [KILN__REDUCE_##name] = whole_combine_##name,
-#include "ops/integers.def"
-#undef KILN_WHOLE
-#undef KILN_WHOLE_REDUCE
+#define KILN_REDUCE(name, text, kind, types, ...)                                                  \
+    [KILN__REDUCE_##name] = EXACT_##types(whole_combine_##name),
+#include "ops/reduce.def"
+#undef KILN_REDUCE
 };
 
 /* ---- their rows ---- */
@@ -206,11 +215,6 @@ enum kiln__elementwise kiln__elementwise_of(enum kiln__elementwise op, kiln_type
     }
 }
 
-bool kiln__elementwise_is_exact(enum kiln__elementwise op)
-{
-    return wholes[op];
-}
-
 /* ---- reductions ---- */
 
 #define KILN_REDUCE(name, text, kind, types, empty, identity, combine, finish, host, host_end,     \
@@ -233,6 +237,7 @@ const struct kiln__reduce_row kiln__reduce_rows[KILN__REDUCE_COUNT] = {
     {#name,                                                                                        \
      KILN__REDUCES_##kind,                                                                         \
      KILN__REDUCES_##kind == KILN__REDUCES_INDEXED,                                                \
+     KILN__REDUCES_##kind <= KILN__REDUCES_MEAN,                                                   \
      empty,                                                                                        \
      KILN__IDENTITY_##identity,                                                                    \
      KILN__##types,                                                                                \
@@ -246,7 +251,7 @@ const struct kiln__reduce_row kiln__reduce_rows[KILN__REDUCE_COUNT] = {
 
 kiln_type kiln__reduce_accumulator(const struct kiln__reduce_row *row, kiln_type type)
 {
-    bool outgrows = row->kind == KILN__REDUCES_SUM || row->kind == KILN__REDUCES_PRODUCT;
+    bool outgrows = row->adds || row->kind == KILN__REDUCES_PRODUCT;
     return outgrows ? kiln__type_row(type)->accumulator : kiln__type_row(type)->computed;
 }
 

@@ -115,9 +115,6 @@ extern const struct kiln__elementwise_row kiln__elementwise_rows[KILN__OP_COUNT]
 /* What a row makes of values, the last one of `type`: as doubles, or of integers exactly. */
 double kiln__elementwise_value(enum kiln__elementwise op, kiln_type type, const double operands[3]);
 
-/* Whether integers.def has the row. */
-bool kiln__elementwise_is_exact(enum kiln__elementwise op);
-
 /* The row by which an operation is recorded whose last operand is computed in `type`: itself, or of
  * integers an exact one; KILN__OP_COUNT: the operand is the result. */
 enum kiln__elementwise kiln__elementwise_of(enum kiln__elementwise op, kiln_type type);
@@ -141,6 +138,7 @@ enum kiln__identity {
 /* What a reduction does with its values: how partial results merge, and which error bound holds. */
 enum kiln__reduce_kind {
     KILN__REDUCES_SUM,
+    KILN__REDUCES_MEAN,
     KILN__REDUCES_PRODUCT,
     KILN__REDUCES_LARGEST,
     KILN__REDUCES_SMALLEST,
@@ -151,6 +149,7 @@ struct kiln__reduce_row {
     const char *name;
     enum kiln__reduce_kind kind;
     bool indexed;     /* of that kind */
+    bool adds;        /* a sum or a mean */
     bool empty;       /* no elements at all have a result */
     uint8_t identity; /* enum kiln__identity */
     enum kiln__types types;

@@ -82,12 +82,13 @@ static double reduced_error(const struct kiln__bounding *walk, const struct kiln
     case KILN__REDUCES_PRODUCT: return multiplied_error(node, total);
     case KILN__REDUCES_LARGEST:
     case KILN__REDUCES_SMALLEST: return total->largest_error;
-    case KILN__REDUCES_SUM: break;
+    case KILN__REDUCES_SUM:
+    case KILN__REDUCES_MEAN: break;
     }
     if (!kiln__node_is_floating(node))
         return moved_error(node, total);
     double error = summed_error(walk, total);
-    if (node->op != KILN__REDUCE_mean || total->endless || total->n == 0)
+    if (row->kind != KILN__REDUCES_MEAN || total->endless || total->n == 0)
         return error;
     return error / total->n + 3 * kiln__type_ulp(KILN_F32, total->magnitude / total->n) +
            walk->denormal;

@@ -135,17 +135,6 @@ Test(ops, integers_keep_their_signs_in_chains)
     check_close();
 }
 
-/* What takes integers says what it is of them. */
-Test(ops, integers_have_rows)
-{
-    for (unsigned op = 0; op < KILN__OP_COUNT; op++)
-        for (size_t t = 0; t < TYPES; t++)
-            cr_expect(types[t] == KILN_F32 ||
-                          !kiln__types_accept(kiln__elementwise_rows[op].types, types[t]) ||
-                          kiln__elementwise_is_exact((enum kiln__elementwise)op),
-                      "%s", kiln__elementwise_rows[op].name);
-}
-
 /* A type that a row does not take is refused in words. */
 Test(ops, types_are_checked)
 {
