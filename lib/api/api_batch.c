@@ -40,19 +40,13 @@ static void api_batch_begin(kiln_batch *batch)
 }
 
 /* Asked while a gradient is recorded, so that one goes through products where the kernels have not
- * proved right. The first time on a device that takes as long as compiling them. */
-static bool takes_attention_backward(const kiln_batch *batch, kiln_type type, size_t columns)
+ * proved right. */
+static bool takes_attention_backward(const kiln_batch *batch, kiln_type type, double scale,
+                                     size_t d, size_t e)
 {
-    static const enum kiln__attention_backward_form forms[] = {KILN__BACKWARD_QUERIES,
-                                                               KILN__BACKWARD_BOTH};
-    struct kiln__self_tester *self_tester = batch->context->self_tester;
-    bool takes = self_tester && batch->context->runtime.device.ptx_level == KILN__HOPPER;
-    for (size_t i = 0; i < sizeof forms / sizeof *forms && takes; i++) {
-        const struct kiln__self_test self_test =
-            kiln__attention_backward_self_test(forms[i], type, columns);
-        takes = self_tester->passes(self_tester, &self_test);
-    }
-    return takes;
+    const struct kiln__plan_options options = {.device = &batch->context->runtime.device,
+                                               .self_tester = batch->context->self_tester};
+    return kiln__has_attention_gradients(&options, type, scale, d, e);
 }
 
 kiln_batch *kiln_batch_create(kiln_context *context)

@@ -215,15 +215,11 @@ static kiln_tensor unit_of(const struct adjoint *a, kiln_tensor g)
 
 /* ---- by backward nodes ---- */
 
-/* What slopes of every kind take; their kernels read rows of 16 bytes. */
 static bool takes_attention_backward(const struct adjoint *a)
 {
-    const struct kiln__attention_size *size = &a->size;
-    const size_t columns = size->d > size->e ? size->d : size->e;
-    return a->narrow && !a->mask.id && a->node->attention.scale > 0 && size->d % 8 == 0 &&
-           size->e % 8 == 0 && columns <= KILN__BACKWARD_COLUMNS &&
-           a->batch->takes_attention_backward &&
-           a->batch->takes_attention_backward(a->batch, a->narrow, columns);
+    return a->narrow && !a->mask.id && a->batch->takes_attention_backward &&
+           a->batch->takes_attention_backward(a->batch, a->narrow, a->node->attention.scale,
+                                              a->size.d, a->size.e);
 }
 
 /* [.., m, 4]: scale, shift, and what undoes the units. */

@@ -31,7 +31,6 @@ enum kiln__attention_backward_input {
 };
 
 #define KILN__STATS_COLUMNS 4
-#define KILN__BACKWARD_COLUMNS 128 /* of q, k, v: kernels take no more */
 
 /* m: rows of the result, n: rows that each of them is made from; d and e: columns of the first two
  * inputs, and of the other two (as many, if there are none). */

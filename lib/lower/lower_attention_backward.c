@@ -106,12 +106,13 @@ static struct kiln__launch launch_of(const struct backward *backward, const char
 
 #define ITEMS 384
 #define ROWS 128
+#define MOST_COLUMNS 128
 #define MAPS 512 /* bytes in which a work-group describes its operands to the copy engine */
 #define STAGES 3
 
 static int columns_of(size_t columns)
 {
-    return columns > 64 ? KILN__BACKWARD_COLUMNS : 64;
+    return columns > 64 ? MOST_COLUMNS : 64;
 }
 
 static size_t most_columns(const struct kiln__attention_size *size)
@@ -119,15 +120,37 @@ static size_t most_columns(const struct kiln__attention_size *size)
     return size->d > size->e ? size->d : size->e;
 }
 
-struct kiln__self_test kiln__attention_backward_self_test(enum kiln__attention_backward_form form,
-                                                          kiln_type type, size_t columns)
+/* Whether the kernel for this form and so many columns has proved right. */
+static bool wgmma_passes(struct kiln__self_tester *self_tester,
+                         enum kiln__attention_backward_form form, kiln_type type, size_t columns)
 {
-    return (struct kiln__self_test){
+    const struct kiln__self_test self_test = {
         .kernel = kiln__kernel_named(KILN__KERNEL_ATTENTION_GRADIENT, "wgmma"),
         .type = type,
         .parts = 1,
         .form = (uint8_t)form,
         .tile = (uint16_t)columns_of(columns)};
+    return self_tester->passes(self_tester, &self_test);
+}
+
+/* What every form takes: rows of 16 bytes, on a device that runs its groups. */
+static bool wgmma_takes(const struct kiln__device *device, kiln_type type, double scale, size_t d,
+                        size_t e)
+{
+    return type && device->info.max_work_group >= ITEMS && scale > 0 && d > 0 && d % 8 == 0 &&
+           d <= MOST_COLUMNS && e > 0 && e % 8 == 0 && e <= MOST_COLUMNS;
+}
+
+bool kiln__has_attention_gradients(const struct kiln__plan_options *options, kiln_type type,
+                                   double scale, size_t d, size_t e)
+{
+    const size_t columns = d > e ? d : e;
+    return options->self_tester &&
+           kiln__kernel_is_for(kiln__kernel_named(KILN__KERNEL_ATTENTION_GRADIENT, "wgmma"),
+                               options->device) &&
+           wgmma_takes(options->device, type, scale, d, e) &&
+           wgmma_passes(options->self_tester, KILN__BACKWARD_QUERIES, type, columns) &&
+           wgmma_passes(options->self_tester, KILN__BACKWARD_BOTH, type, columns);
 }
 
 /* Few products for a block let it be a large one; more, or more columns, need the registers. */
@@ -145,10 +168,7 @@ static bool wgmma_fits(const struct kiln__plan *plan, const void *work)
     const struct kiln__device *device = kiln__plan_device(plan, backward->group);
     const struct kiln__attention_size *size = &backward->size;
     const kiln_type type = (kiln_type)backward->node->op;
-    if (!type || device->info.max_work_group < ITEMS || backward->node->attention.scale <= 0)
-        return false;
-    bool fits = size->d > 0 && size->d <= KILN__BACKWARD_COLUMNS && size->d % 8 == 0 &&
-                size->e > 0 && size->e <= KILN__BACKWARD_COLUMNS && size->e % 8 == 0 &&
+    bool fits = wgmma_takes(device, type, backward->node->attention.scale, size->d, size->e) &&
                 size->m < INT32_MAX / 2 && size->n > 0 && size->n < INT32_MAX / 2;
     for (unsigned i = 0; i < backward->node->n_inputs && i < KILN__STATS; i++)
         fits = fits && kiln__strided_operands_have_rows(plan, backward->group, &backward->operands,
@@ -156,9 +176,8 @@ static bool wgmma_fits(const struct kiln__plan *plan, const void *work)
     if (backward->node->n_inputs > KILN__STATS)
         fits = fits && backward->operands.input[KILN__STATS].row == KILN__STATS_COLUMNS &&
                backward->operands.input[KILN__STATS].offset % KILN__STATS_COLUMNS == 0;
-    const struct kiln__self_test self_test =
-        kiln__attention_backward_self_test(backward->form, type, most_columns(size));
-    return fits && plan->options.self_tester->passes(plan->options.self_tester, &self_test);
+    return fits &&
+           wgmma_passes(plan->options.self_tester, backward->form, type, most_columns(size));
 }
 
 /* What a work-group has of operands and stats, and barriers. */

@@ -71,11 +71,6 @@ struct kiln__self_test {
                      rows' scales are found, too; of a product: whether tiles are handed over */
 };
 
-/* Of the kernel for backward nodes of this form (graph/attention_backward.h) whose operands have so
- * many columns at most (lower_attention_backward.c). */
-struct kiln__self_test kiln__attention_backward_self_test(enum kiln__attention_backward_form form,
-                                                          kiln_type type, size_t columns);
-
 struct kiln__self_tester {
     bool (*passes)(struct kiln__self_tester *self_tester, const struct kiln__self_test *self_test);
 };
@@ -186,6 +181,12 @@ void kiln__plan_prepack_group(struct kiln__plan *plan, const struct kiln__group 
 
 /* Whether a product's kernel for the device accumulates integers exactly, at any depth. */
 bool kiln__matmul_has_exact_integers(const struct kiln__plan_options *options);
+
+/* Whether the device has kernels for all gradients of such an attention that store no scores
+ * (graph/attention_backward.h); d and e: columns. The first time that takes as long as compiling
+ * them. */
+bool kiln__has_attention_gradients(const struct kiln__plan_options *options, kiln_type type,
+                                   double scale, size_t d, size_t e);
 
 /* Append a step. */
 void kiln__plan_add(struct kiln__plan *plan, struct kiln__plan_step step);

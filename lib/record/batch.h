@@ -34,9 +34,10 @@ struct kiln__record_limits {
 struct kiln_batch {
     kiln_context *context;
     struct kiln__record_limits limits;
-    /* Whether gradients of attention of this type, with so many columns at most, are recorded as
-     * slopes (graph/attention_backward.h): the device has kernels for them. NULL: none are. */
-    bool (*takes_attention_backward)(const kiln_batch *batch, kiln_type type, size_t columns);
+    /* Whether gradients of such an attention, of d or e columns, are recorded as slopes
+     * (graph/attention_backward.h): the device has kernels for them. NULL: none are. */
+    bool (*takes_attention_backward)(const kiln_batch *batch, kiln_type type, double scale,
+                                     size_t d, size_t e);
     uint32_t serial;              /* of this recording; part of every tensor's id */
     struct kiln__error error;     /* the first one */
     struct kiln__error run_error; /* of the last call that ran or asked about it; no run is refused

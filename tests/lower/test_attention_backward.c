@@ -170,23 +170,19 @@ Test(slopes, heads_in_rows)
 Test(slopes, others_go_through_products)
 {
     const struct {
-        size_t d;
-        double scale;
         kiln_type type;
         bool masked, slopes;
-    } others[] = {{16, 1, KILN_F16, false, true},  {16, 1, KILN_F32, false, false},
-                  {12, 1, KILN_F16, false, false}, {136, 1, KILN_F16, false, false},
-                  {16, 1, KILN_F16, true, false},  {16, -1, KILN_F16, false, false},
-                  {128, 1, KILN_BF16, false, true}};
+    } others[] = {{KILN_F16, false, true},
+                  {KILN_F32, false, false},
+                  {KILN_F16, true, false},
+                  {KILN_BF16, false, true}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         kiln_batch *b = begin();
-        kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
-        options.scale = others[i].scale;
-        kiln_tensor x = check_input(b, others[i].type, DIMS(9, others[i].d), CHECK_PLAIN), out;
+        kiln_tensor x = check_input(b, others[i].type, DIMS(9, 16), CHECK_PLAIN), out;
         kiln_tensor mask = {0};
         if (others[i].masked)
             mask = check_plain(b, DIMS(9, 9));
-        kiln_tensor y = kiln_attention(b, x, x, x, mask, &options);
+        kiln_tensor y = kiln_attention(b, x, x, x, mask, NULL);
         kiln_grad(b, kiln_sum(b, y, 0, NULL, 0), &x, 1, &out);
         cr_expect_eq(count_slopes(b), others[i].slopes ? 4 : 0, "%zu", i);
         cr_expect_eq(kiln_batch_status(b), KILN_OK, "%s", kiln_batch_error(b));

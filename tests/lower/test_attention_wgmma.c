@@ -361,6 +361,13 @@ static bool doubts_slopes(struct kiln__self_tester *self_tester,
     return doubts_pairs(self_tester, self_test) && self_test->form != KILN__BACKWARD_KEYS;
 }
 
+static bool doubts_both(struct kiln__self_tester *self_tester,
+                        const struct kiln__self_test *self_test)
+{
+    (void)self_tester;
+    return self_test->form != KILN__BACKWARD_BOTH;
+}
+
 Test(attention_wgmma, has_each_form_of_slopes_proved)
 {
     struct kiln__self_tester self_tester = {doubts_pairs};
@@ -373,4 +380,33 @@ Test(attention_wgmma, has_each_form_of_slopes_proved)
     cr_expect_eq(count_launches(&plan, "attention_backward_wgmma"), 3);
     cr_expect_eq(count_launches(&plan, "attention_backward"), 1);
     kiln__plan_free(&plan);
+}
+
+/* Whether gradients are found so at all is asked before: of rows of 16 bytes, no more columns than
+ * the kernels have room for, scales above 0, and where both kernels have proved right. */
+Test(attention_wgmma, takes_gradients_of_some_sizes)
+{
+    static const struct {
+        size_t d, e;
+        double scale;
+        bool taken;
+    } sizes[] = {{64, 64, 1, true},  {8, 128, 0.5, true}, {12, 16, 1, false},
+                 {16, 12, 1, false}, {136, 16, 1, false}, {16, 136, 1, false},
+                 {0, 16, 1, false},  {16, 16, 0, false},  {16, 16, -1, false}};
+    struct kiln__device device = hopper();
+    struct kiln__self_tester self_tester = {believes_all};
+    struct kiln__plan_options options = {.device = &device, .self_tester = &self_tester};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        cr_expect_eq(kiln__has_attention_gradients(&options, KILN_F16, sizes[i].scale, sizes[i].d,
+                                                   sizes[i].e),
+                     sizes[i].taken, "%zu", i);
+    }
+    cr_expect(!kiln__has_attention_gradients(&options, (kiln_type)0, 1, 64, 64));
+    device.info.max_work_group = 256;
+    cr_expect(!kiln__has_attention_gradients(&options, KILN_F16, 1, 64, 64));
+    device = hopper();
+    self_tester.passes = doubts_both;
+    cr_expect(!kiln__has_attention_gradients(&options, KILN_F16, 1, 64, 64));
+    options.self_tester = NULL;
+    cr_expect(!kiln__has_attention_gradients(&options, KILN_F16, 1, 64, 64));
 }

@@ -184,10 +184,13 @@ struct kiln__plan plan_of(const kiln_batch *batch, bool shared)
     return plan;
 }
 
-bool take_attention_backward(const kiln_batch *batch, kiln_type type, size_t columns)
+bool take_attention_backward(const kiln_batch *batch, kiln_type type, double scale, size_t d,
+                             size_t e)
 {
     (void)batch;
     (void)type;
-    (void)columns;
+    (void)scale;
+    (void)d;
+    (void)e;
     return true;
 }

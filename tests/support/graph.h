@@ -27,7 +27,8 @@ kiln_tensor imagine_matrix(kiln_batch *batch, size_t m, size_t n);
 kiln_tensor imagine_weights(kiln_batch *batch, size_t m, size_t n);
 
 /* For a batch's takes_attention_backward: as if its device had the kernels. */
-bool take_attention_backward(const kiln_batch *batch, kiln_type type, size_t columns);
+bool take_attention_backward(const kiln_batch *batch, kiln_type type, double scale, size_t d,
+                             size_t e);
 
 /* Ask for a result whose place does not matter. */
 void ask(kiln_batch *batch, kiln_tensor tensor);
