@@ -62,7 +62,7 @@ void kiln__adjoint_elementwise(struct kiln__gradient *walk, const struct kiln__n
                                kiln_tensor y, kiln_tensor g)
 {
     const enum kiln__elementwise op = (enum kiln__elementwise)node->op;
-    const kiln_tensor chosen = walk->chosen[kiln__tensor_index(y)];
+    const kiln_tensor chosen = walk->flows[kiln__tensor_index(y)].chosen;
     kiln_batch *batch = walk->batch;
     kiln_tensor operands[3] = {0};
     for (unsigned k = 0; k < node->n_inputs; k++)
@@ -83,7 +83,7 @@ void kiln__adjoint_elementwise(struct kiln__gradient *walk, const struct kiln__n
 void kiln__adjoint_cast(struct kiln__gradient *walk, const struct kiln__node *node, kiln_tensor y,
                         kiln_tensor g)
 {
-    kiln__gradient_give_chosen(walk, node->input[0], g, walk->chosen[kiln__tensor_index(y)]);
+    kiln__gradient_give_chosen(walk, node->input[0], g, walk->flows[kiln__tensor_index(y)].chosen);
 }
 
 /* ---- reductions ---- */

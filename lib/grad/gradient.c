@@ -43,12 +43,12 @@ static const struct kiln__node *node_at(const struct kiln__gradient *walk, uint3
 
 bool kiln__gradient_wants(const struct kiln__gradient *walk, uint32_t to)
 {
-    return walk->wanted[to];
+    return walk->flows[to].wanted;
 }
 
 bool kiln__gradient_asked(const struct kiln__gradient *walk, uint32_t node)
 {
-    return walk->asked[node];
+    return walk->flows[node].asked;
 }
 
 kiln_tensor kiln__gradient_operand(const struct kiln__gradient *walk, const struct kiln__node *node,
@@ -90,10 +90,10 @@ static kiln_tensor gradient_fit(struct kiln__gradient *walk, kiln_tensor part,
 void kiln__gradient_give_chosen(struct kiln__gradient *walk, uint32_t to, kiln_tensor part,
                                 kiln_tensor chosen)
 {
-    kiln_tensor *sum = &walk->gradient[to], *mask = &walk->chosen[to];
+    kiln_tensor *sum = &walk->flows[to].gradient, *mask = &walk->flows[to].chosen;
     struct kiln__shape shape = node_at(walk, to)->shape; /* recording moves nodes */
     struct kiln__shape from = kiln__gradient_shape(walk, part);
-    if (!part.id || !walk->wanted[to])
+    if (!part.id || !walk->flows[to].wanted)
         return;
     if (!kiln__shape_equal(&from, &shape) || (sum->id && mask->id != chosen.id))
         chosen = (kiln_tensor){0};
@@ -120,7 +120,7 @@ static void mark_wanted(struct kiln__gradient *walk)
     for (uint32_t i = 0; i < walk->count; i++) {
         const struct kiln__node *node = node_at(walk, i);
         for (unsigned k = 0; k < node->n_inputs && carries_gradient(node); k++)
-            walk->wanted[i] |= walk->wanted[node->input[k]];
+            walk->flows[i].wanted |= walk->flows[node->input[k]].wanted;
     }
 }
 
@@ -133,13 +133,13 @@ static void walk_back(struct kiln__gradient *walk)
         struct kiln__node node = *node_at(walk, i);
         bool computed = false;
         for (unsigned k = 0; k < node.n_inputs; k++)
-            computed |= walk->wanted[node.input[k]];
-        if (!computed || !carries_gradient(&node) || !walk->gradient[i].id)
+            computed |= walk->flows[node.input[k]].wanted;
+        if (!computed || !carries_gradient(&node) || !walk->flows[i].gradient.id)
             continue;
         kiln__call_for(batch, "gradient of", i, scope);
         kiln__adjoint *adjoint = adjoint_of(&node);
         if (adjoint)
-            adjoint(walk, &node, kiln__batch_tensor(batch, i), walk->gradient[i]);
+            adjoint(walk, &node, kiln__batch_tensor(batch, i), walk->flows[i].gradient);
         else
             kiln__fail(&batch->error, KILN_UNSUPPORTED,
                        "%s: the loss depends on an input through %s, which has no derivative",
@@ -157,15 +157,15 @@ static kiln_tensor filled(kiln_batch *batch, const struct kiln__shape *shape, do
 static void run_walk(struct kiln__gradient *walk, kiln_tensor loss, kiln_tensor *out)
 {
     for (size_t i = 0; i < walk->n_inputs; i++)
-        walk->wanted[kiln__tensor_index(walk->inputs[i])] =
-            walk->asked[kiln__tensor_index(walk->inputs[i])] = true;
+        walk->flows[kiln__tensor_index(walk->inputs[i])].wanted =
+            walk->flows[kiln__tensor_index(walk->inputs[i])].asked = true;
     mark_wanted(walk);
     struct kiln__shape shape = kiln__gradient_shape(walk, loss);
     kiln__gradient_give(walk, kiln__tensor_index(loss), filled(walk->batch, &shape, 1));
     walk_back(walk);
     for (size_t i = 0; i < walk->n_inputs; i++) {
         shape = kiln__gradient_shape(walk, walk->inputs[i]);
-        kiln_tensor found = walk->gradient[kiln__tensor_index(walk->inputs[i])];
+        kiln_tensor found = walk->flows[kiln__tensor_index(walk->inputs[i])].gradient;
         out[i] = found.id ? found : filled(walk->batch, &shape, 0);
     }
 }
@@ -243,18 +243,12 @@ kiln_status kiln_grad(kiln_batch *batch, kiln_tensor loss, const kiln_tensor *in
                                       .inputs = inputs,
                                       .n_inputs = n,
                                       .count = batch->graph.nodes.count};
-        walk.asked = calloc(walk.count, sizeof *walk.asked);
-        walk.wanted = calloc(walk.count, sizeof *walk.wanted);
-        walk.gradient = calloc(walk.count, sizeof *walk.gradient);
-        walk.chosen = calloc(walk.count, sizeof *walk.chosen);
-        if (walk.asked && walk.wanted && walk.gradient && walk.chosen)
+        walk.flows = calloc(walk.count, sizeof *walk.flows);
+        if (walk.flows)
             run_walk(&walk, loss, out);
         else
             kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", __func__);
-        free(walk.asked);
-        free(walk.wanted);
-        free(walk.gradient);
-        free(walk.chosen);
+        free(walk.flows);
     }
     kiln_status status = batch ? batch->error.status : KILN_INVALID_ARGUMENT;
     for (size_t i = 0; status && out && i < n; i++)

@@ -6,17 +6,22 @@
 
 #include "record/batch.h"
 
+/* What the walk knows of a node. */
+struct kiln__flow {
+    bool asked;           /* it is one of `inputs` */
+    bool wanted;          /* it is an input, or computed from one in f32 all the way */
+    kiln_tensor gradient; /* what has flowed to it so far; empty: nothing */
+    kiln_tensor chosen;   /* a mask, where kiln_where() chose it; 0 has flowed elsewhere. Empty:
+                             everywhere */
+};
+
 struct kiln__gradient {
     kiln_batch *batch;
     const char *call; /* for sentences */
     const kiln_tensor *inputs;
     size_t n_inputs;
-    size_t count;          /* nodes that were recorded before the walk */
-    bool *asked;           /* per node: one of `inputs` */
-    bool *wanted;          /* per node: an input, or computed from one in f32 all the way */
-    kiln_tensor *gradient; /* per node: what has flowed to it so far; empty: nothing */
-    kiln_tensor *chosen;   /* per node: a mask, where kiln_where() chose it; 0 has flowed elsewhere.
-                              Empty: everywhere */
+    size_t count; /* nodes that were recorded before the walk */
+    struct kiln__flow *flows;
 };
 
 /* Record what flows on to the operands of `node`, whose result is y, when g flows to y. g has y's
