@@ -145,7 +145,8 @@ static void serve(void *user)
 static double executor_rate(size_t devices)
 {
     const kiln_row row = {.type = KILN_F32, .rank = 1, .dims = {options.width}};
-    const kiln_model model = {sizeof model, record_model, NULL, 1, &row, 1, sizeof(kiln_row)};
+    const kiln_model model = {sizeof model,     record_model,          NULL, 1, &row, 1,
+                              sizeof(kiln_row), KILN_PRECISION_DEFAULT};
     kiln_executor_options how = KILN_EXECUTOR_OPTIONS_INIT;
     size_t rows = options.batch * options.requests;
     struct served served = {.x = values(options.batch * options.width, 7, 1),

@@ -162,7 +162,7 @@ static bool open_model(struct work *work)
     kiln_device_info info;
     double start = now();
     kiln_model_options_init(&options);
-    options.weights = work->request->precision;
+    options.weights = work->request->precision.weights;
     if (kiln_model_load(work->context, work->files.model, &options, &work->model.onnx) ||
         kiln_context_device(work->context, &info))
         return complain();
@@ -196,6 +196,7 @@ static int run(const struct embed_request *request)
     struct work work = {.request = request, .source = {.fd = -1}};
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
     options.device = request->device;
+    options.precision = request->precision.products;
     bool fine = embed_find_files(request, &work.files) && open_tokenizer(&work) &&
                 embed_open_source(&work.source, request->input) &&
                 (!kiln_context_create(&options, &work.context) || complain()) &&
@@ -221,7 +222,7 @@ static const struct argp_option options[] = {
     {"pooling", 'p', "mean|cls", 0, "What a vector is made of; as configured, else mean", 0},
     {"no-normalize", NO_NORMALIZE, NULL, 0, "Leave vectors as long as they are", 0},
     {"batch", 'b', "LINES", 0, "Most lines of a batch (16; on GPUs 128)", 0},
-    {"precision", 't', "TYPE", 0, "Store weights as f32, bf16 or f16", 0},
+    {"precision", 't', "TYPE", 0, PRECISION_HELP, 0},
     {"device", 'd', "CHOICE", 0, "This device: number, type, or part of a name", 0},
     {"json", 'j', NULL, 0, "Print JSON", 0},
     {0},
@@ -243,16 +244,6 @@ static enum embed_pooling read_pooling(const char *text, struct argp_state *stat
     return strcmp(text, "cls") ? EMBED_MEAN : EMBED_CLS;
 }
 
-static kiln_type read_precision(const char *text, struct argp_state *state)
-{
-    static const kiln_type types[] = {KILN_F32, KILN_BF16, KILN_F16};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(text, kiln_type_name(types[i])))
-            return types[i];
-    argp_error(state, "\"%s\" is no precision: f32, bf16 or f16", text);
-    return KILN_F32;
-}
-
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct embed_request *request = state->input;
@@ -263,7 +254,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'l': request->max_length = read_number(arg, 1, EMBED_MOST_LENGTH, state); return 0;
     case 'b': request->batch = read_number(arg, 2, EMBED_MOST_BATCH, state); return 0;
     case 'p': request->pooling = read_pooling(arg, state); return 0;
-    case 't': request->precision = read_precision(arg, state); return 0;
+    case 't': request->precision = precision_read(arg, state); return 0;
     case NO_NORMALIZE: request->no_normalize = true; return 0;
     case 'd': request->device = arg; return 0;
     case 'j': request->json = true; return 0;

@@ -11,6 +11,7 @@
 #include <kiln/kiln.h>
 #include <kiln/onnx.h>
 
+#include "precision.h"
 #include "wordpiece.h"
 
 enum embed_pooling { EMBED_AS_CONFIGURED, EMBED_MEAN, EMBED_CLS };
@@ -23,7 +24,7 @@ struct embed_request {
     const char *vocabulary, *input, *output, *device;
     size_t max_length, batch; /* 0: as configured, by the device */
     enum embed_pooling pooling;
-    kiln_type precision;
+    struct precision precision;
     bool no_normalize, json;
 };
 

@@ -36,6 +36,8 @@ kiln_LDADD = libkiln.la $(JANSSON_LIBS) -lm
 
 # Those that run models.
 run_sources = \
+	tools/precision.c \
+	tools/precision.h \
 	tools/run_inputs.c \
 	tools/run_model.c \
 	tools/run_model.h \

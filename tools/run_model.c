@@ -201,7 +201,7 @@ static int use_context(const struct run_request *request, kiln_context *context,
     kiln_model_options options;
     double start = now();
     kiln_model_options_init(&options);
-    options.weights = request->precision;
+    options.weights = request->precision.weights;
     options.plain = request->plain;
     kiln_status status = kiln_model_load(context, request->model, &options, &result->model);
     result->times.load = now() - start;
@@ -236,6 +236,7 @@ static int run(const struct run_request *request, const char *trace)
     json_t *root = NULL;
     kiln_context *context;
     options.device = request->device;
+    options.precision = request->precision.products;
     options.validate = request->validate;
     options.trace = trace;
     kiln_status status = kiln_context_create(&options, &context);
@@ -290,22 +291,11 @@ static const struct argp_option options[] = {
     {"profile", 'p', NULL, 0, "A table of the times of all kernels", 0},
     {"validate", 'v', NULL, 0, "Compare with the host in double precision", 0},
     {"plain", 'l', NULL, 0, "Record each node by itself, without recognising layers", 0},
-    {"precision", 't', "TYPE", 0, "Store weights as f32, bf16 or f16", 0},
+    {"precision", 't', "TYPE", 0, PRECISION_HELP, 0},
     {"device", 'd', "CHOICE", 0, "This device: number, type, or part of a name", 0},
     {"json", 'j', NULL, 0, "Print JSON", 0},
     {0},
 };
-
-static void take_precision(struct run_request *request, const char *arg, struct argp_state *state)
-{
-    static const kiln_type types[] = {KILN_F32, KILN_BF16, KILN_F16};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(arg, kiln_type_name(types[i]))) {
-            request->precision = types[i];
-            return;
-        }
-    argp_error(state, "\"%s\" is no precision: f32, bf16 or f16", arg);
-}
 
 static unsigned long read_number(const char *text, unsigned long most, struct argp_state *state)
 {
@@ -347,7 +337,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'p': request->profile = true; return 0;
     case 'v': request->validate = true; return 0;
     case 'l': request->plain = true; return 0;
-    case 't': take_precision(request, arg, state); return 0;
+    case 't': request->precision = precision_read(arg, state); return 0;
     case 'd': request->device = arg; return 0;
     case 'j': request->json = true; return 0;
     case ARGP_KEY_ARG:

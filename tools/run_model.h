@@ -10,6 +10,8 @@
 #include <kiln/kiln.h>
 #include <kiln/onnx.h>
 
+#include "precision.h"
+
 /* NAME=VALUE of the command line. */
 struct naming {
     const char *name; /* of `length` characters */
@@ -28,7 +30,7 @@ const char *namings_find(const struct namings *namings, const char *name); /* NU
 struct run_request {
     const char *model, *device;
     struct namings inputs, outputs, dims;
-    kiln_type precision;
+    struct precision precision;
     unsigned bench; /* runs to time; 0: a few */
     bool random, profile, validate, json;
     bool plain; /* each node by itself */

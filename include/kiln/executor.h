@@ -25,6 +25,7 @@
 #ifndef KILN_EXECUTOR_H
 #define KILN_EXECUTOR_H
 
+#include <kiln/context.h>
 #include <kiln/status.h>
 #include <kiln/types.h>
 
@@ -83,12 +84,15 @@ typedef struct kiln_model {
     const kiln_row *inputs;     /**< a row of each */
     size_t output_count;        /**< 1 to KILN_MODEL_MOST */
     size_t row_size;            /**< sizeof(kiln_row), set by the initialiser */
+    kiln_precision precision;   /**< of its batches, as kiln_batch_set_precision() takes it. A row's
+                                     result has the same bits in all company by each of them, but
+                                     TF32 and F32X3 are plain f32 */
 } kiln_model;
 
 /** A model of nothing yet. */
 #define KILN_MODEL_INIT                                                                            \
     {                                                                                              \
-        sizeof(kiln_model), 0, 0, 0, 0, 0, sizeof(kiln_row)                                        \
+        sizeof(kiln_model), 0, 0, 0, 0, 0, sizeof(kiln_row), KILN_PRECISION_DEFAULT                \
     }
 
 /** Fill a structure as KILN_MODEL_INIT does. NULL does nothing. Threads: any.

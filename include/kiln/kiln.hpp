@@ -1595,6 +1595,7 @@ struct model {
     std::function<std::vector<tensor>(const recorder &in, const std::vector<tensor> &inputs,
                                       std::size_t context, std::size_t rows)>
         record;
+    kiln_precision precision = KILN_PRECISION_DEFAULT;
 };
 
 namespace detail
@@ -1636,6 +1637,7 @@ inline kiln_model described(const model &of)
     made.input_count = of.inputs.size();
     made.inputs = of.inputs.data();
     made.output_count = of.outputs;
+    made.precision = of.precision;
     return made;
 }
 

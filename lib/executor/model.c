@@ -138,6 +138,10 @@ kiln_status kiln__model_check(const kiln_model *from, size_t most_rows, bool clo
     if (!given.record || !given.inputs)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: model->%s is NULL", call,
                           given.record ? "inputs" : "record");
+    if ((int)given.precision < 0 || given.precision > KILN_PRECISION_F16)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
+                          "%s: model->precision is %d, no kiln_precision", call,
+                          (int)given.precision);
     status = check_count("inputs", given.input_count);
     if (!status)
         status = check_count("outputs", given.output_count);
@@ -149,6 +153,7 @@ kiln_status kiln__model_check(const kiln_model *from, size_t most_rows, bool clo
     }
     model->record = given.record;
     model->user = given.user;
+    model->precision = given.precision;
     model->input_count = given.input_count;
     model->output_count = given.output_count;
     if (!status)
@@ -364,6 +369,8 @@ kiln_status kiln__slot_record(struct kiln__batch_slot *slot, struct kiln__model 
     kiln_status status = kiln_batch_set_batch_invariant(slot->batch);
     if (!status)
         status = kiln_batch_set_independent(slot->batch); /* it has memory of its own */
+    if (!status)
+        status = kiln_batch_set_precision(slot->batch, model->precision);
     if (!status)
         status = record_inputs(slot, context, model, size, inputs);
     if (status)

@@ -26,6 +26,7 @@ struct kiln__batch_size {
 struct kiln__model {
     kiln_model_recorder record;
     void *user;
+    kiln_precision precision;
     size_t input_count, output_count;
     struct kiln__model_part parts[2 * KILN_MODEL_MOST]; /* inputs, then outputs */
     size_t longest;                                     /* 0: rows have no length */

@@ -17,7 +17,7 @@ from typing import Any, Callable, NamedTuple, Optional, Sequence
 import numpy as np
 
 from . import _tape
-from ._context import Context, default_context, values_of
+from ._context import Context, default_context, option_word, values_of
 from ._library import (CONSTANTS, STATUS_VALUES, Error, Handle, Owned, by_size, check, initialised,
                        lib, pointers, struct, word)
 from ._tensor import Tensor, as_type, placed
@@ -165,16 +165,16 @@ class Executor:
     several contexts it uses the buffers of inputs[0].context. With sequences two more inputs come
     last: each row's length, and a mask.
 
-    `preset` is "balanced", "latency" or "throughput"; the other options are those of
-    kiln_executor_options, max_wait in seconds. Any thread may submit. At the end of a `with` what
-    still waits is run.
+    `preset` is "balanced", "latency" or "throughput", and `precision` is as kiln.Batch takes it; the
+    other options are those of kiln_executor_options, max_wait in seconds. Any thread may submit. At
+    the end of a `with` what still waits is run.
     """
 
     def __init__(self, function: Callable[..., Any], inputs: Sequence[Row], outputs: int = 1, *,
                  contexts: Optional[Sequence[Context]] = None, preset: str = 'balanced',
                  max_batch: Optional[int] = None, min_batch: Optional[int] = None,
                  max_wait: Optional[float] = None, max_queue: Optional[int] = None,
-                 prepare: bool = False) -> None:
+                 prepare: bool = False, precision: Optional[str] = None) -> None:
         self._contexts = list(contexts) if contexts else [default_context()]
         self._rows = [Row(*row) for row in inputs]
         self._types = [as_dtype(row.dtype) for row in self._rows]
@@ -188,10 +188,11 @@ class Executor:
                              ('max_wait_us', None if max_wait is None else int(max_wait * 1e6))):
             if value is not None:
                 setattr(options, field, int(value))
-        self._create(function, outputs, options)
+        self._create(function, outputs, options, option_word('precision', precision))
         self._outputs = [self._row_of_output(i) for i in range(outputs)]
 
-    def _create(self, function: Callable[..., Any], outputs: int, options: Any) -> None:
+    def _create(self, function: Callable[..., Any], outputs: int, options: Any,
+                precision: int) -> None:
         rows = (struct('kiln_row') * max(len(self._rows), 1))()
         for entry, row, dtype in zip(rows, self._rows, self._types):
             entry.type, entry.rank = dtype.value, len(row.shape)
@@ -202,6 +203,7 @@ class Executor:
         model.record = ctypes.cast(recorder, ctypes.c_void_p).value
         model.input_count, model.output_count = len(self._rows), outputs
         model.inputs = ctypes.addressof(rows)
+        model.precision = precision
         made = Owned(lib.kiln_executor_release)
         held = [context._held() for context in self._contexts]
         status = lib.kiln_executor_create(pointers(held), len(held), ctypes.byref(model),

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _tape
 from ._buffer import Buffer
-from ._context import Context, default_context
+from ._context import Context, default_context, option_word
 from ._library import check, lib
 from ._record import find_context
 from ._tensor import Tensor, as_array, new_array, of_array
@@ -24,9 +24,9 @@ _SHAPES = 32  # most recordings that a function keeps
 class _Recording:
     """A batch of a function's operations for arguments of some shapes."""
 
-    def __init__(self, function: Callable[..., Any], context: Context, arguments: Any,
-                 inputs: list[np.ndarray]) -> None:
-        self.tape = _tape.Tape(context)
+    def __init__(self, function: Callable[..., Any], context: Context, precision: int,
+                 arguments: Any, inputs: list[np.ndarray]) -> None:
+        self.tape = _tape.Tape(context, precision)
         places = [of_array(array, context) for array in inputs]
         filled = iter(places)
         leaves = [next(filled) if _varies(leaf) else leaf for leaf in leaves_of(arguments)]
@@ -78,10 +78,12 @@ def _structure(tree: Any) -> Any:
 class Function:
     """See kiln.function()."""
 
-    def __init__(self, function: Callable[..., Any], context: Optional[Context] = None) -> None:
+    def __init__(self, function: Callable[..., Any], context: Optional[Context] = None,
+                 precision: Optional[str] = None) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self._context = context
+        self._precision = option_word('precision', precision)
         self._recordings: OrderedDict[Any, list[_Recording]] = OrderedDict()
         self._lock = threading.RLock()  # a finaliser may come between, and call it, too
 
@@ -101,7 +103,8 @@ class Function:
         context = self._context or find_context(leaves) or default_context()
         inputs = [_content(leaf) for leaf in leaves if _varies(leaf)]
         key = self._key(tree, leaves, inputs, context)
-        recording = self._take(key) or _Recording(self._function, context, tree, inputs)
+        recording = self._take(key) or _Recording(self._function, context,
+                                                    self._precision, tree, inputs)
         result = recording.run(inputs)
         self._give_back(key, recording)
         return result
@@ -142,7 +145,7 @@ def _content(leaf: Any) -> np.ndarray:
 
 
 def function(function: Optional[Callable[..., Any]] = None, *,
-             context: Optional[Context] = None) -> Any:
+             context: Optional[Context] = None, precision: Optional[str] = None) -> Any:
     """Record a function once for each kind of arguments, and run it often: `@kiln.function`, or
     `f = kiln.function(g)`.
 
@@ -151,11 +154,13 @@ def function(function: Optional[Callable[..., Any]] = None, *,
     buffers, and what the function reads from elsewhere) is as it was when the function was recorded;
     another number is another recording. A number that varies is a numpy one: np.float32(rate).
 
+    `precision` of its products is as kiln.Batch takes it.
+
     The function's own lines run when it is recorded: what it prints is printed once, and no value
     can be asked for. It may write buffers and step optimisers; each call does that.
     The results are tensors that are computed already. Threads may call it at once: each gets a
     recording of its own.
     """
     if function is None:
-        return functools.partial(Function, context=context)
-    return Function(function, context)
+        return functools.partial(Function, context=context, precision=precision)
+    return Function(function, context, precision)

@@ -63,6 +63,26 @@ class Running(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "'tf32'"):
             kiln.batch(precision='half')
 
+    def test_narrow_precision(self):
+        """operands of products are rounded, and results are f32, of batches, functions, executors"""
+        x, w = np.float32([[1 + 2 ** -10, 300]]), np.float32([[1], [1]])
+        with kiln.batch(precision='bf16') as b:
+            y = b.read(kiln.tensor(x) @ w)
+        self.assertEqual(y.numpy(), 301)
+        product = kiln.function(lambda x: x @ w, precision='f16')
+        self.assertEqual(product(x).numpy(), np.float32(301 + 2 ** -10))
+        self.assertEqual(kiln.function(lambda x: x @ w)(x).numpy(), np.float32(301 + 2 ** -10))
+        x[0, 0] = 1 + 2 ** -12
+        self.assertEqual(product(x).numpy(), 301)
+        weights = kiln.Buffer(w)
+        with kiln.Executor(lambda inputs: inputs[0] @ weights, [kiln.Row((2,))],
+                           precision='bf16') as executor:
+            result = executor.submit(x).result()
+        self.assertEqual(result.dtype, np.float32)
+        self.assertEqual(result[0, 0], 301)
+        with self.assertRaisesRegex(ValueError, "'tf32'"):
+            kiln.function(lambda x: x, precision='half')
+
     def test_options_of_a_batch(self):
         """how a batch adds up and runs is said again when it is recorded anew; rows add up alike"""
         lib = kiln._library.lib

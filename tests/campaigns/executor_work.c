@@ -25,7 +25,8 @@ static bool create(struct trial *trial, kiln_context *const *contexts, size_t n,
                    kiln_executor **executor)
 {
     const kiln_row row = {.type = KILN_F32, .rank = 1, .dims = {WIDTH}};
-    const kiln_model model = {sizeof model, record, NULL, 1, &row, 1, sizeof(kiln_row)};
+    const kiln_model model = {sizeof model,          record, NULL, 1, &row, 1, sizeof(kiln_row),
+                              KILN_PRECISION_DEFAULT};
     kiln_executor_options options = KILN_EXECUTOR_OPTIONS_INIT;
     for (int i = 0; i < REQUESTS * WIDTH; i++)
         x[i / WIDTH][i % WIDTH] = (float)(i % 7 - 3);

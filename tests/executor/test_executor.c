@@ -139,7 +139,8 @@ Test(executor, serves_models_of_several_inputs_and_outputs)
     const kiln_row rows[] = {{.type = KILN_F32, .rank = 1, .dims = {3}},
                              {.type = KILN_I32, .below = 4}};
     kiln_buffer *buffer = make_buffer(context, 3, weights);
-    kiln_model model = {sizeof model, record_both, buffer, 2, rows, 2, sizeof(kiln_row)};
+    kiln_model model = {sizeof model, record_both, buffer,           2,
+                        rows,         2,           sizeof(kiln_row), KILN_PRECISION_DEFAULT};
     const kiln_executor_options options = served_options(2, 1, 0);
     expect_ok(kiln_executor_create(&context, 1, &model, &options, &executor));
     kiln_buffer_release(buffer);

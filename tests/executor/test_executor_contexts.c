@@ -155,7 +155,8 @@ Test(executor_contexts, have_weights_of_their_own)
 {
     const kiln_row row = {.type = KILN_F32};
     kiln_buffer *weights[2];
-    kiln_model model = {sizeof model, add_number, weights, 1, &row, 1, sizeof(kiln_row)};
+    kiln_model model = {sizeof model, add_number, weights,          1,
+                        &row,         1,          sizeof(kiln_row), KILN_PRECISION_DEFAULT};
     kiln_executor *executor;
     kiln_future *held, *future;
     float one = 1, first, second;

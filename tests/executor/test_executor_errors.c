@@ -60,8 +60,8 @@ Test(executor_errors, of_models_are_told_in_words)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         kiln_executor *executor = (kiln_executor *)&rows;
         kiln_model model = {
-            sizeof model,    record_as_told, (void *)(uintptr_t)rows[i].how, 1, &eight, 1,
-            sizeof(kiln_row)};
+            sizeof model,     record_as_told,        (void *)(uintptr_t)rows[i].how, 1, &eight, 1,
+            sizeof(kiln_row), KILN_PRECISION_DEFAULT};
         expect_error(kiln_executor_create(&context, 1, &model, NULL, &executor), rows[i].status,
                      rows[i].sentence);
         cr_expect_null(executor);
@@ -91,6 +91,9 @@ Test(executor_errors, of_descriptions_and_options_are_told_in_words)
     model.inputs = NULL;
     REFUSED(INVALID_ARGUMENT, "model->inputs is NULL");
     model.inputs = &row;
+    model.precision = (kiln_precision)9;
+    REFUSED(INVALID_ARGUMENT, "model->precision is 9, no kiln_precision");
+    model.precision = KILN_PRECISION_BF16;
     model.output_count = 17;
     REFUSED(INVALID_ARGUMENT, "17 outputs, and a model has 1 to 16");
     model.output_count = 1;
@@ -141,8 +144,9 @@ Test(executor_errors, come_from_each_size_at_once)
     kiln_context *context = open_context();
     kiln_executor *executor;
     kiln_executor_options options = served_options(3, 1, 0);
-    kiln_model model = {sizeof model,    record_as_told, (void *)(uintptr_t) "g", 1, &eight, 1,
-                        sizeof(kiln_row)};
+    kiln_model model = {
+        sizeof model,     record_as_told,        (void *)(uintptr_t) "g", 1, &eight, 1,
+        sizeof(kiln_row), KILN_PRECISION_DEFAULT};
     expect_ok(kiln_executor_create(&context, 1, &model, &options, &executor));
     cr_expect_eq(recorded, 3u);
     served_end(executor, context);
@@ -208,7 +212,8 @@ Test(executor_errors, of_requests_concern_nobody_else)
     static float a[4], b[8];
     const kiln_row rows[] = {{.type = KILN_I32, .below = 10},
                              {.type = KILN_U8, .rank = 1, .dims = {2}, .below = 5}};
-    kiln_model model = {sizeof model, record_labels, NULL, 2, rows, 2, sizeof(kiln_row)};
+    kiln_model model = {sizeof model,     record_labels,         NULL, 2, rows, 2,
+                        sizeof(kiln_row), KILN_PRECISION_DEFAULT};
     kiln_executor_options usual = served_options(4, 4, 0);
     kiln_request_options options = KILN_REQUEST_OPTIONS_INIT;
     kiln_input in[] = {{labels, 8, KILN_I32}, {bytes, 4, KILN_U8}};
@@ -274,7 +279,8 @@ Test(executor_errors, of_large_integers_concern_nobody_else)
     static int64_t numbers[2] = {INT32_MAX, -5}, labels[2] = {9, 0};
     static float a[2], b[2];
     const kiln_row rows[] = {{.type = KILN_I64}, {.type = KILN_I64, .below = 10}};
-    kiln_model model = {sizeof model, record_labels, NULL, 2, rows, 2, sizeof(kiln_row)};
+    kiln_model model = {sizeof model,     record_labels,         NULL, 2, rows, 2,
+                        sizeof(kiln_row), KILN_PRECISION_DEFAULT};
     kiln_executor_options usual = served_options(2, 2, 0);
     kiln_request_options options = KILN_REQUEST_OPTIONS_INIT;
     kiln_input in[] = {{numbers, 8, KILN_I64}, {labels, 8, KILN_I64}};

@@ -96,7 +96,7 @@ static void serve(kiln_executor *executor, const struct network *network, size_t
     kiln_future_release(future);
 }
 
-static void expect_alike(const struct network *network)
+static void expect_alike_by(const struct network *network, kiln_precision precision)
 {
     static float all[ROWS * MOST_OUTPUTS], some[ROWS * MOST_OUTPUTS];
     kiln_context *context = open_context();
@@ -108,7 +108,8 @@ static void expect_alike(const struct network *network)
     fill_parts(x, ROWS * width, 1, 3);
     fill_parts(weights, WEIGHTS, 2, 48);
     struct user user = {network, make_buffer(context, WEIGHTS, weights)};
-    kiln_model model = {sizeof model, record, &user, 1, &network->in, 1, sizeof(kiln_row)};
+    kiln_model model = {sizeof model,     record,   &user, 1, &network->in, 1,
+                        sizeof(kiln_row), precision};
     options.max_batch = ROWS;
     expect_ok(kiln_executor_create(&context, 1, &model, &options, &executor));
     kiln_buffer_release(user.weights);
@@ -123,6 +124,12 @@ static void expect_alike(const struct network *network)
     }
     kiln_executor_release(executor);
     close_context(context);
+}
+
+static void expect_alike(const struct network *network)
+{
+    expect_alike_by(network, KILN_PRECISION_DEFAULT);
+    expect_alike_by(network, KILN_PRECISION_BF16);
 }
 
 Test(executor_alike, rows_of_the_digits_network)

@@ -247,9 +247,12 @@ const kiln_model *take_model(void)
     rows[0].sequence = one_in(8);
     way = one_in(8) ? byte() % 4 : 0;
     model = (kiln_model){
-        take_struct_size(sizeof model), record_model, &way, 1, rows, 1, sizeof(kiln_row)};
+        take_struct_size(sizeof model), record_model, &way, 1, rows, 1, sizeof(kiln_row),
+        KILN_PRECISION_DEFAULT};
     if (one_in(16))
         model.input_count = take_size();
+    if (one_in(4))
+        model.precision = take_precision();
     if (one_in(16))
         model.output_count = take_size();
     if (one_in(16))
