@@ -439,7 +439,7 @@ static void compile(const char *source, const char *program)
         cr_skip("run by make check, with a shared library");
     snprintf(command, sizeof command,
              "%s -Wall -Werror -Iinclude -I%s/include -o %s %s .libs/libkiln.so -lm "
-             "-Wl,-rpath,$PWD/.libs",
+             "-Wl,-rpath,\"$PWD/.libs\"",
              compiler, tree, program, source);
     cr_assert_eq(system(command), 0, "%s", command);
 }
