@@ -214,19 +214,22 @@ static int patience_ms(const struct kiln__compile_workers *workers)
     return left > 0 ? (int)left : 0;
 }
 
+/* So often one call reads: a program that does not stop talking stops nobody else. */
+enum { MOST_HEARD = 64 };
+
 /* False: all have ended. */
 static bool hear(struct kiln__compile_workers *workers)
 {
     char bytes[64];
     ssize_t got = 1;
-    while (got > 0 || (got < 0 && errno == EINTR)) {
+    for (int i = 0; i < MOST_HEARD && (got > 0 || (got < 0 && errno == EINTR)); i++) {
         got = recv(workers->answers, bytes, sizeof bytes, MSG_DONTWAIT);
         if (got > 0) {
             workers->heard = true;
             workers->heard_at = kiln__now();
         }
     }
-    return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+    return got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
 }
 
 /* Whether nothing is open any more. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -309,6 +310,28 @@ Test(compile_workers, one_that_is_silent_is_not_listened_to_for_ever)
     workers.heard_at -= (KILN__JOB_SILENCE - 1) * 1000 * KILN__MS;
     await_end(&workers);
     cr_expect_lt(fill_seconds() - start, 10.0);
+    stop_here(&workers);
+}
+
+/* One look reads some of what a program says, so that one that does not stop talking holds nobody.
+ */
+Test(compile_workers, one_that_talks_is_not_listened_to_to_the_end)
+{
+    enum { MUCH = 50000 };
+    struct kiln__compile_workers workers;
+    int waiting = 0;
+    start_here();
+    fake_store_program("(head -c 50000 /dev/zero; sleep 30) &");
+    cr_assert(start_workers(&workers, 1));
+    for (int i = 0; i < 10000 && waiting < MUCH; i++) {
+        cr_assert_eq(ioctl(workers.answers, FIONREAD, &waiting), 0);
+        kiln__sleep(KILN__MS);
+    }
+    cr_assert_eq(waiting, MUCH);
+    cr_expect(kiln__compile_workers_listen(&workers, false));
+    cr_assert_eq(ioctl(workers.answers, FIONREAD, &waiting), 0);
+    cr_expect_gt(waiting, 0);
+    cr_expect_lt(waiting, MUCH);
     stop_here(&workers);
 }
 
