@@ -264,7 +264,8 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_get_tunable(const kiln_context
 /** Go by `record`, a text as KILN_TUNED is one, instead of what was kept or said before; "" has
  *  only the usual values. Batches that were not run before are planned by it. Lines that are not
  *  understood do not count. Threads: no other may use the context or its batches meanwhile.
- *  Errors: INVALID_ARGUMENT (NULL, or a line that is not understood: the first is named). */
+ *  Errors: INVALID_ARGUMENT (NULL, or a line that is not understood: the first is named),
+ *  OUT_OF_HOST_MEMORY. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_context_tune(kiln_context *context, const char *record);
 
 /** Which type pays on this device as storage of the operands of matrix products: f32 or a narrower

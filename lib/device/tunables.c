@@ -151,23 +151,24 @@ static bool apply_words(const struct kiln__device *device, const char *words, bo
     return all;
 }
 
-bool kiln__tuning_add(const struct kiln__device *device, const char *line, size_t length,
-                      struct kiln__tuning *tuning)
+kiln_status kiln__tuning_add(const struct kiln__device *device, const char *line, size_t length,
+                             struct kiln__tuning *tuning)
 {
     struct kiln__traits traits = *device->traits;
     struct kiln__tuned_work row = {0};
     const char *colon = memchr(line, ':', length);
     size_t name = colon ? (size_t)(colon - line) : 0, words = length - name;
     if (!name || words < 3 || colon[1] != ' ' || words - 2 >= sizeof row.words)
-        return false;
+        return KILN_INVALID_ARGUMENT;
     memcpy(row.words, colon + 2, words - 2);
     row.work = kiln__hash64(line, name);
     if (!apply_words(device, row.words, false, &traits))
-        return false;
+        return KILN_INVALID_ARGUMENT;
     struct kiln__tuned_work *place = kiln__vector_push(&tuning->works);
-    if (place)
-        *place = row;
-    return place;
+    if (!place)
+        return KILN_OUT_OF_HOST_MEMORY;
+    *place = row;
+    return KILN_OK;
 }
 
 void kiln__tuning_free(struct kiln__tuning *tuning)

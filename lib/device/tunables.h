@@ -46,10 +46,10 @@ struct kiln__tuning {
     KILN__VECTOR(struct kiln__tuned_work) works;
 };
 
-/* Add a line "WORK: name value, name value". False: it is none such, or a value is not for this
- * device, or there is no memory. */
-bool kiln__tuning_add(const struct kiln__device *device, const char *line, size_t length,
-                      struct kiln__tuning *tuning);
+/* Add a line "WORK: name value, name value". Without a sentence: INVALID_ARGUMENT (it is none such,
+ * or a value is not for this device), OUT_OF_HOST_MEMORY. */
+kiln_status kiln__tuning_add(const struct kiln__device *device, const char *line, size_t length,
+                             struct kiln__tuning *tuning);
 void kiln__tuning_free(struct kiln__tuning *tuning);
 
 /* Put the values of `work` into `traits`; `alike`: but not those that reorder sums, since equal

@@ -23,30 +23,41 @@ static void tuning_record_begin(kiln_context *context)
         kiln__plan_cache_forget(context->plan_cache);
 }
 
-/* The first line that is not understood does not count, nor do others like it; NULL: all are. */
-static const char *apply_record(const char *record, kiln_context *context)
+static kiln_status apply_line(const char *line, size_t length, kiln_context *context)
 {
     const struct kiln__device *device = &context->runtime.device;
-    const char *wrong = NULL;
+    if (!length || *line == '#' || kiln__tunable_apply(device, line, &context->traits))
+        return KILN_OK;
+    return kiln__tuning_add(device, line, length, &context->tuning);
+}
+
+/* Lines that are not understood do not count, and are logged. The first failure's status, and
+ * *wrong is its line. */
+static kiln_status apply_record(const char *record, kiln_context *context, const char **wrong)
+{
+    kiln_status first = KILN_OK;
     for (const char *line = record; *line;) {
         size_t length = strcspn(line, "\n");
-        if (length && *line != '#' && !kiln__tunable_apply(device, line, &context->traits) &&
-            !kiln__tuning_add(device, line, length, &context->tuning)) {
-            wrong = wrong ? wrong : line;
+        kiln_status status = apply_line(line, length, context);
+        if (status == KILN_INVALID_ARGUMENT)
             KILN__LOG(KILN__LOG_ERROR, "%s: \"%.*s\" is not understood and does not count",
                       KILN_TUNED, (int)(length < 100 ? length : 100), line);
+        if (status && !first) {
+            first = status;
+            *wrong = line;
         }
         line += length + (line[length] == '\n');
     }
-    return wrong;
+    return first;
 }
 
 static void recall_record(kiln_context *context)
 {
     char *record = malloc(KILN__LONGEST_NOTE + 1);
+    const char *wrong;
     if (record && kiln__device_note_get(context->runtime.programs, KILN_TUNED, record,
                                         KILN__LONGEST_NOTE + 1))
-        apply_record(record, context);
+        apply_record(record, context, &wrong);
     free(record);
 }
 
@@ -88,12 +99,14 @@ kiln_status kiln_context_tune(kiln_context *context, const char *record)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", __func__,
                           context ? "record" : "context");
     tuning_record_begin(context);
-    const char *wrong = apply_record(record, context);
-    size_t length = wrong ? strcspn(wrong, "\n") : 0;
-    return wrong ? kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                              "%s: \"%.*s\" is not understood and does not count", __func__,
-                              (int)(length < 100 ? length : 100), wrong)
-                 : KILN_OK;
+    const char *wrong = "";
+    kiln_status status = apply_record(record, context, &wrong);
+    size_t length = strcspn(wrong, "\n");
+    if (status == KILN_OUT_OF_HOST_MEMORY)
+        return kiln__fail(NULL, status, "%s: no memory", __func__);
+    return status ? kiln__fail(NULL, status, "%s: \"%.*s\" is not understood and does not count",
+                               __func__, (int)(length < 100 ? length : 100), wrong)
+                  : KILN_OK;
 }
 
 /* ---- asking ---- */

@@ -121,6 +121,14 @@ void basic_act_mixed(struct trial *trial)
     kiln_batch_release(batch);
 }
 
+/* By values for its map and its sums. */
+void basic_act_tuned(struct trial *trial)
+{
+    if (trial_good(trial,
+                   kiln_context_tune(trial->context, "map 32: vector 4\nreduce 4x4: vector 4\n")))
+        basic_act_mixed(trial);
+}
+
 /* ---- a batch of one small map ---- */
 
 void basic_act_map(struct trial *trial)

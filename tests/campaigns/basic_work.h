@@ -11,6 +11,7 @@ kiln_status basic_write_weights(kiln_buffer *buffer);
 
 void basic_act_map(struct trial *trial);
 void basic_act_mixed(struct trial *trial);
+void basic_act_tuned(struct trial *trial);
 void basic_prepare_again(struct trial *trial);
 void basic_act_again(struct trial *trial);
 void basic_act_detached(struct trial *trial);

@@ -119,6 +119,7 @@ const struct work works[] = {
     {"again-shared", "shared", .prepare = basic_prepare_again, .act = basic_act_again},
     {"again-mapped", "mapped", .prepare = basic_prepare_again, .act = basic_act_again},
     {"again-separate", "separate", .prepare = basic_prepare_again, .act = basic_act_again},
+    {.name = "tuned", .host_memory = "separate", .act = basic_act_tuned},
     {.name = "detached", .host_memory = "shared", .act = basic_act_detached},
     {.name = "empty", .host_memory = "shared", .act = basic_act_empty},
     {.name = "buffers", .host_memory = "shared", .act = basic_act_buffers},
