@@ -334,6 +334,7 @@ record_sources = \
 	lib/record/concatenate.c \
 	lib/record/elements.c \
 	lib/record/gather.c \
+	lib/record/slice_at.c \
 	lib/record/movement.c \
 	lib/record/operations.c \
 	lib/record/operations.h \

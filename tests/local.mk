@@ -75,6 +75,7 @@ criterion_tests = \
 	tests/ops/test_ops_movement \
 	tests/ops/test_ops_insert_slice \
 	tests/ops/test_ops_insert_slice_cost \
+	tests/ops/test_ops_update_slice \
 	tests/ops/test_ops_reduce \
 	tests/ops/test_ops_reduce_fused \
 	tests/ops/test_ops_scatter \
@@ -171,6 +172,7 @@ device_tests = \
 	tests/ops/test_ops_movement \
 	tests/ops/test_ops_insert_slice \
 	tests/ops/test_ops_insert_slice_cost \
+	tests/ops/test_ops_update_slice \
 	tests/ops/test_ops_random \
 	tests/ops/test_ops_reduce \
 	tests/ops/test_ops_reduce_fused \

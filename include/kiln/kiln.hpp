@@ -928,6 +928,16 @@ inline tensor scatter_elements(const tensor &x, const tensor &indices, const ten
         x, kiln_scatter_elements(x.batch(), x.id(), indices.id(), values.id(), axis, mode));
 }
 
+inline tensor slice_at(const tensor &x, const tensor &start, std::size_t count, int axis)
+{
+    return detail::made(x, kiln_slice_at(x.batch(), x.id(), start.id(), count, axis));
+}
+
+inline tensor update_slice(const tensor &x, const tensor &part, const tensor &start, int axis)
+{
+    return detail::made(x, kiln_update_slice(x.batch(), x.id(), part.id(), start.id(), axis));
+}
+
 inline tensor gather_nd(const tensor &x, const tensor &indices, std::size_t batch_dims = 0)
 {
     return detail::made(x, kiln_gather_nd(x.batch(), x.id(), indices.id(), batch_dims));

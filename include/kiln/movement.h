@@ -54,6 +54,24 @@ KILN_API kiln_tensor kiln_windows(kiln_batch *batch, kiln_tensor x, size_t axis,
 KILN_API kiln_tensor kiln_insert_slice(kiln_batch *batch, kiln_tensor x, kiln_tensor part,
                                        const int64_t *start, const int64_t *step);
 
+/** A part of x whose place is a tensor: `count` elements along an axis from `start` on, all of the
+ *  other dimensions. `start` (integers) is one position, or has by broadcasting one for each element
+ *  of x's dimensions before the axis, as [B,1] with x of [B,H,T,D] and axis 2. A negative axis
+ *  counts from the end. Where start + i is negative (in Python one counts from the end) or too
+ *  large there is what kiln_gather() picks there. Errors: TOO_LARGE also with several positions
+ *  beyond INT32_MAX elements of x. */
+KILN_API kiln_tensor kiln_slice_at(kiln_batch *batch, kiln_tensor x, kiln_tensor start,
+                                   size_t count, int axis);
+
+/** x with the elements of `part` put where kiln_slice_at() would find them; what goes beyond x is
+ *  left out. `part` is of x's type and has its dimensions but for the axis, where its extent is how
+ *  many elements are replaced. x itself stays as it is; but where x is a buffer that is imported and
+ *  the result is exported to that buffer, no other element is touched, as long as nothing that
+ *  needs the old content has to run later: a key cache takes one launch for each token, as large as
+ *  the token. */
+KILN_API kiln_tensor kiln_update_slice(kiln_batch *batch, kiln_tensor x, kiln_tensor part,
+                                       kiln_tensor start, int axis);
+
 /** x with `low[i]` elements before and `high[i]` behind it in dimension i, all of this value, which
  *  x's type must be able to hold. */
 KILN_API kiln_tensor kiln_pad(kiln_batch *batch, kiln_tensor x, const size_t *low,

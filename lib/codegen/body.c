@@ -212,9 +212,9 @@ void kiln__body_values(const struct kiln__body *body, unsigned width, const char
 
 /* ---- elements ---- */
 
-/* Elements of store k at `at`: store `value`, or append them to the statement. */
-static void visit_store(const struct kiln__body *body, size_t k, const struct kiln__visit *visit,
-                        const char *value)
+/* Where elements of store k are at `at`, but for what a computed position adds. */
+static struct kiln__elements stored_elements(const struct kiln__body *body, size_t k,
+                                             const struct kiln__visit *visit)
 {
     const struct kiln__variant *variant = body->variant;
     bool scattered = variant->placed == KILN__STRIDED;
@@ -231,8 +231,56 @@ static void visit_store(const struct kiln__body *body, size_t k, const struct ki
         elements.at = visit->at;
         elements.stride = kiln__phrase("u0_%u", variant->rank - 1u);
     }
+    return elements;
+}
+
+/* Elements of store k where the position `index` says; nothing if it is beyond the last. */
+static void store_at(const struct kiln__body *body, size_t k, struct kiln__elements elements,
+                     const char *index, const char *value)
+{
+    elements.offset = kiln__phrase("%s + %s * j%zu", elements.offset.text, index, k);
+    kiln__code_if(body->code, "(uint)%s < (uint)l%zu", index, k);
+    kiln__emit_store(body->code, &elements, value, false);
+    kiln__code_end(body->code);
+}
+
+/* Neighbours at one position are stored as a vector, others one by one. */
+static void visit_positions(const struct kiln__body *body, size_t k,
+                            const struct kiln__visit *visit, const char *value)
+{
+    const unsigned step = body->group->stores.items[k].position - 1u;
+    const struct kiln__value_name index = kiln__emit_value(visit->letter, step);
+    struct kiln__elements elements = stored_elements(body, k, visit);
+    if (visit->width == 1 || kiln__emit_is_uniform(body->emit, step)) {
+        store_at(body, k, elements,
+                 kiln__phrase(visit->width > 1 ? "%s.s0" : "%s", index.text).text, value);
+        return;
+    }
+    const struct kiln__phrase offset = elements.offset, at = kiln__phrase("%s", visit->at);
+    elements.width = 1;
+    for (unsigned lane = 0; lane < visit->width; lane++) {
+        const struct kiln__phrase there = kiln__phrase("(%s + %u)", at.text, lane);
+        elements.at = there.text;
+        if (elements.fit != KILN__FIT_STRIDED)
+            elements.offset = kiln__phrase("%s + %u", offset.text, lane);
+        else
+            elements.offset = offset;
+        store_at(body, k, elements, kiln__phrase("%s.s%x", index.text, lane).text,
+                 kiln__phrase("%s.s%x", value, lane).text);
+    }
+}
+
+/* Elements of store k at `at`: store `value`, or append them to the statement. */
+static void visit_store(const struct kiln__body *body, size_t k, const struct kiln__visit *visit,
+                        const char *value)
+{
+    if (value && body->group->stores.items[k].position) {
+        visit_positions(body, k, visit, value);
+        return;
+    }
+    const struct kiln__elements elements = stored_elements(body, k, visit);
     if (value)
-        kiln__emit_store(body->code, &elements, value, variant->streams);
+        kiln__emit_store(body->code, &elements, value, body->variant->streams);
     else
         kiln__emit_load(&body->code->words, &elements);
 }

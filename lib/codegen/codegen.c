@@ -22,8 +22,11 @@ static void name_group(const struct kiln__plan *plan, const struct kiln__launch 
     for (size_t i = 0; i < group->stores.count; i++) {
         const struct kiln__store *store = &group->stores.items[i];
         kiln__text_add_bytes(name, &store->step, sizeof store->step);
-        const uint8_t stored[2] = {nodes[store->node].type, store->full};
+        const uint8_t stored[2] = {nodes[store->node].type,
+                                   (uint8_t)(store->full | (store->position != 0) << 1)};
         kiln__text_add_bytes(name, stored, sizeof stored);
+        if (store->position)
+            kiln__text_add_bytes(name, &store->position, sizeof store->position);
     }
     if (launch->source != KILN__SOURCE_NEST)
         return;

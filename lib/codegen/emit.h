@@ -6,8 +6,9 @@
  *
  * Names in the text: x<k> memory, o<k> offset and s<k>_<d> strides of access k, of a gather also
  * g<k> stride and e<k> extent of its axis; y<k> and q<k>
- * memory and offset of store k, u0_<d> strides of a placed one, or of rows; c<k> scalars; v<k> the
- * value of step k; d<d> dimensions; `value` what a product has added up. */
+ * memory and offset of store k, u0_<d> strides of a placed one, or of rows, j<k> and l<k> stride
+ * and extent of the axis of one at computed positions; c<k> scalars; v<k> the value of step k; d<d>
+ * dimensions; `value` what a product has added up. */
 #ifndef KILN_CODEGEN_EMIT_H
 #define KILN_CODEGEN_EMIT_H
 
@@ -71,6 +72,8 @@ uint32_t kiln__emit_vector_dimension(const struct kiln__emit *emit);
 void kiln__emit_gathered(const struct kiln__emit *emit, struct kiln__text *text,
                          const struct kiln__step *step, unsigned width, const char *base,
                          const char *at);
+/* Whether all lanes of a vector have the same value of a step. */
+bool kiln__emit_is_uniform(const struct kiln__emit *emit, unsigned step);
 void kiln__emit_number(const struct kiln__emit *emit, struct kiln__text *text,
                        const struct kiln__step *step, unsigned width, const char *base,
                        const char *at);

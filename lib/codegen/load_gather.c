@@ -4,8 +4,7 @@
 #include "codegen/emit.h"
 #include "fuse/loop_nest.h"
 
-/* Whether all lanes of a vector have the same value of a step. */
-static bool is_uniform(const struct kiln__emit *emit, unsigned index)
+bool kiln__emit_is_uniform(const struct kiln__emit *emit, unsigned index)
 {
     bool uniform[KILN__MOST_STEPS];
     for (unsigned i = 0; i <= index; i++) {
@@ -86,7 +85,8 @@ void kiln__emit_gathered(const struct kiln__emit *emit, struct kiln__text *text,
     const struct kiln__type_name type = kiln__emit_type(step->type, width);
     const struct kiln__value_name where = kiln__emit_value(emit->letter, step->args[0]);
     uint8_t along = emit->variant->along[step->index];
-    bool uniform = width > 1 && along != KILN__STRIDED && is_uniform(emit, step->args[0]);
+    bool uniform =
+        width > 1 && along != KILN__STRIDED && kiln__emit_is_uniform(emit, step->args[0]);
     if (width == 1 || (uniform && along != KILN__REPEATED)) {
         emit_element(emit, text, step, width,
                      kiln__phrase(width > 1 ? "%s.s0" : "%s", where.text).text,

@@ -182,6 +182,11 @@ static const char *expect(const struct kiln__argument *argument, int64_t value)
     return argument->integer == value ? NULL : "another value";
 }
 
+static const char *expect_extent(const struct kiln__argument *argument, size_t extent)
+{
+    return expect(argument, extent < INT32_MAX ? (int64_t)extent : INT32_MAX);
+}
+
 /* The sizes that kernels for a single node go by, whatever their launch is made from. */
 struct size {
     const char *name;
@@ -240,7 +245,8 @@ static const char *check_size(const struct verifier *verifier, const char *name,
     return NULL;
 }
 
-/* x<k>, y<k>, o<k>, q<k>, s<k>_<d>, u0_<d>, g<k>, e<k>, c<k>, d<d> of a generated kernel. */
+/* x<k>, y<k>, o<k>, q<k>, s<k>_<d>, u0_<d>, g<k>, e<k>, j<k>, l<k>, c<k>, d<d> of a generated
+ * kernel. */
 static const char *check_generated(const struct verifier *verifier, const char *name,
                                    const struct kiln__argument *argument)
 {
@@ -251,7 +257,7 @@ static const char *check_generated(const struct verifier *verifier, const char *
     char letter;
     if (sscanf(name, "%c%u_%u", &letter, &k, &d) < 2)
         return NULL;
-    bool access = strchr("xosge", letter), store = strchr("yq", letter);
+    bool access = strchr("xosge", letter), store = strchr("yqjl", letter);
     bool operand = group->kind == KILN__GROUP_MATMUL && k < kiln__group_operand_accesses(group);
     uint32_t strides = letter == 's' && operand ? (uint32_t)KILN__LINE_STRIDES : space->rank;
     if ((access && k >= group->accesses.count) || (store && k >= group->stores.count) ||
@@ -281,7 +287,9 @@ static const char *check_generated(const struct verifier *verifier, const char *
         return expect(argument, operand ? by[d] : space->stride[k][d]);
     case 'u': return expect(argument, space->stride[group->accesses.count][d]);
     case 'g': return expect(argument, from->jump);
-    case 'e': return expect(argument, from->extent < INT32_MAX ? (int64_t)from->extent : INT32_MAX);
+    case 'e': return expect_extent(argument, from->extent);
+    case 'j': return expect(argument, group->stores.items[k].jump);
+    case 'l': return expect_extent(argument, group->stores.items[k].extent);
     case 'd': return expect(argument, (int64_t)space->dims[k]);
     case 'c':
         if (argument->kind == KILN__ARGUMENT_I32)

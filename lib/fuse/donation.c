@@ -33,15 +33,14 @@ static bool reads_what_it_stores(const struct kiln__group *group, uint32_t base)
     for (size_t i = 0; i < group->accesses.count; i++) {
         const struct kiln__access *access = &group->accesses.items[i];
         if (access->node == base &&
-            (!store->placed || access->kind || access->offset != store->offset ||
+            (!store->placed || store->position || access->kind || access->offset != store->offset ||
              memcmp(access->stride, store->stride, sizeof store->stride)))
             return false;
     }
     return true;
 }
 
-/* The store of `node` goes; a group without a store is never launched. */
-static void remove_store(struct kiln__group *group, uint32_t node)
+void kiln__group_remove_store(struct kiln__group *group, uint32_t node)
 {
     size_t kept = 0;
     for (size_t i = 0; i < group->stores.count; i++)
@@ -59,7 +58,7 @@ static void donation_settle(struct kiln__fuser *fuser, uint32_t index, const siz
     if (!may_be_changed(fuser, base) || last_reader[base] > (size_t)own + 1 ||
         group->stores.count == 0 || !reads_what_it_stores(group, base))
         return;
-    remove_store(&fusion->groups.items[group->base_group], index);
+    kiln__group_remove_store(&fusion->groups.items[group->base_group], index);
     fusion->donated_to[base] = index;
 }
 

@@ -87,6 +87,11 @@ struct kiln__store {
     bool placed;    /* offset and strides count */
     int64_t offset; /* in elements, as the strides */
     int64_t stride[KILN_MAX_RANK];
+    /* Of a placed one at positions that are computed: 1 + the step whose value, times `jump`, is
+     * added to where an element goes, if it is below `extent`; else nothing is stored. 0: none. */
+    uint16_t position;
+    int64_t jump;
+    size_t extent;
 };
 
 struct kiln__group {
@@ -220,6 +225,9 @@ const struct kiln__shape *kiln__group_walked(const struct kiln__graph *graph,
 
 /* Whether a matmul group does more to what it has multiplied than to store it. */
 bool kiln__group_has_epilogue(const struct kiln__group *group);
+
+/* The store of `node` goes; a group without a store is never launched. */
+void kiln__group_remove_store(struct kiln__group *group, uint32_t node);
 
 /* Operand `k` of a matmul group, or of one of a single node. */
 struct kiln__operand kiln__group_operand(const struct kiln__group *group, unsigned k);

@@ -8,7 +8,6 @@ static void aim_store(struct kiln__store *store, const struct kiln__node *node,
 {
     int64_t stride[KILN_MAX_RANK];
     kiln__shape_strides(&node->shape, stride);
-    store->placed = true;
     for (uint32_t d = 0; d < node->shape.rank; d++)
         store->offset += node->view.start[d] * stride[d];
     for (uint32_t k = 0; k < part->rank; k++)
@@ -16,18 +15,58 @@ static void aim_store(struct kiln__store *store, const struct kiln__node *node,
             store->stride[k] = node->view.step[k] * stride[node->view.source[k]];
 }
 
-void kiln__group_begin_map(struct kiln__builder *builder, uint32_t index)
+/* The same of a part whose positions along an axis the step `position` computes: the dimensions of
+ * its indices stand in place of the axis. */
+static void aim_store_at(struct kiln__store *store, const struct kiln__node *node,
+                         const struct kiln__shape *part, uint16_t position)
+{
+    const uint32_t axis = (uint32_t)node->axis, indices = part->rank + 1 - node->shape.rank;
+    int64_t stride[KILN_MAX_RANK];
+    kiln__shape_strides(&node->shape, stride);
+    for (uint32_t d = 0; d < node->shape.rank; d++) {
+        const uint32_t at = d < axis ? d : d - 1 + indices;
+        if (d != axis && part->dims[at] != 1)
+            store->stride[at] = stride[d];
+    }
+    store->position = (uint16_t)(position + 1);
+    store->jump = stride[axis];
+    store->extent = node->shape.dims[axis];
+}
+
+/* A part of what is put over its base, at its place there. */
+static void begin_part(struct kiln__builder *builder, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuse_node(builder->fuser, index);
-    uint32_t rank = builder->group->shape.rank;
-    bool part = node->kind == KILN__INSERT_SLICE;
-    if (part)
-        kiln__fuse_note(builder, index);
-    kiln__fuse_add_store(builder, index,
-                         kiln__fuse_compute(builder, part ? node->input[0] : index, !part,
-                                            kiln__fuse_straight, rank));
-    if (part && !builder->failed)
-        aim_store(&builder->group->stores.items[0], node, &builder->group->shape);
+    const struct kiln__shape *part = &builder->group->shape;
+    const bool computed = node->kind == KILN__SCATTER;
+    uint16_t position = 0;
+    kiln__fuse_note(builder, index);
+    uint16_t value =
+        kiln__fuse_compute(builder, node->input[0], false, kiln__fuse_straight, part->rank);
+    if (computed) {
+        const uint32_t indices = node->input[KILN__SCATTER_INDICES];
+        position = kiln__fuse_compute(builder, indices, false, kiln__fuse_straight + node->axis,
+                                      kiln__fuse_node(builder->fuser, indices)->shape.rank);
+    }
+    kiln__fuse_add_store(builder, index, value);
+    if (builder->failed)
+        return;
+    struct kiln__store *store = &builder->group->stores.items[0];
+    store->placed = true;
+    if (computed)
+        aim_store_at(store, node, part, position);
+    else
+        aim_store(store, node, part);
+}
+
+void kiln__group_begin_map(struct kiln__builder *builder, uint32_t index)
+{
+    if (kiln__node_puts_part(kiln__fuse_node(builder->fuser, index)))
+        begin_part(builder, index);
+    else
+        kiln__fuse_add_store(builder, index,
+                             kiln__fuse_compute(builder, index, true, kiln__fuse_straight,
+                                                builder->group->shape.rank));
 }
 
 /* Kept dimensions first, then those of rows; `at` says where the input's dimensions went. */

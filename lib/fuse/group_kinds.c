@@ -73,6 +73,8 @@ static const struct kiln__group_traits *traits_of(const struct kiln__group *grou
 enum kiln__group_kind kiln__group_kind_of(const struct kiln__node *root)
 {
     enum kiln__group_kind kind = KILN__GROUP_KINDS - 1;
+    if (kiln__node_puts_part(root))
+        return KILN__GROUP_MAP;
     while (kind > KILN__GROUP_MAP && kiln__group_traits[kind].root != root->kind)
         kind--;
     return kind;

@@ -44,7 +44,12 @@ void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text)
     kiln__text_add(text, "\n");
     for (uint16_t i = 0; i < group->steps.count; i++)
         dump_step(group, i, text);
-    for (size_t i = 0; i < group->stores.count; i++)
-        kiln__text_add(text, "    store v%u %s %%%u\n", group->stores.items[i].step,
-                       group->stores.items[i].placed ? "into" : "as", group->stores.items[i].node);
+    for (size_t i = 0; i < group->stores.count; i++) {
+        const struct kiln__store *store = &group->stores.items[i];
+        kiln__text_add(text, "    store v%u %s %%%u", store->step, store->placed ? "into" : "as",
+                       store->node);
+        if (store->position)
+            kiln__text_add(text, " at v%u", store->position - 1u);
+        kiln__text_add(text, "\n");
+    }
 }

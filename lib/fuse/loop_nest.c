@@ -69,9 +69,14 @@ void kiln__nest_needs(const struct kiln__group *group, const struct kiln__nest *
     for (size_t i = 0; i < group->steps.count; i++)
         if (group->steps.items[i].kind == KILN__STEP_REDUCED && nest->phase[i] == phase)
             needed[group->steps.items[i].args[0]] = true;
-    for (size_t k = 0; k < group->stores.count; k++)
-        if (group->stores.items[k].full && kiln__nest_store_phase(group, nest, k) == phase)
-            needed[group->stores.items[k].step] = true;
+    for (size_t k = 0; k < group->stores.count; k++) {
+        const struct kiln__store *store = &group->stores.items[k];
+        if (!store->full || kiln__nest_store_phase(group, nest, k) != phase)
+            continue;
+        needed[store->step] = true;
+        if (store->position)
+            needed[store->position - 1] = true;
+    }
     for (size_t i = group->steps.count; i-- > 0;) {
         const struct kiln__step *step = &group->steps.items[i];
         bool kept = nest->keeper[i] && nest->phase[i] < phase;

@@ -204,6 +204,26 @@ static void decide_pointwise(struct kiln__fuser *fuser, uint32_t index)
         kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, fuser->prologue[index]);
 }
 
+/* The more costly of both goes to memory where one kernel would grow too large. */
+static void decide_part(struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__node *node = kiln__fuse_node(fuser, index);
+    if (node->kind == KILN__SCATTER) {
+        const uint32_t values = node->input[KILN__SCATTER_VALUES],
+                       indices = node->input[KILN__SCATTER_INDICES];
+        const bool repeated = kiln__node_count(kiln__fuse_node(fuser, indices)) <
+                              kiln__node_count(kiln__fuse_node(fuser, values));
+        if (kiln__fuse_in_registers(fuser, indices) && repeated &&
+            fuser->sizes[indices].cost > KILN__CHEAP)
+            materialise(fuser, indices, KILN__BECAUSE_REPEATED);
+        measure(fuser, index);
+        if (fuser->sizes[index].steps > KILN__MOST_ROOT_STEPS ||
+            fuser->sizes[index].loads > KILN__MOST_ROOT_LOADS)
+            materialise_value(fuser, values, KILN__BECAUSE_LARGE);
+    }
+    materialise(fuser, index, KILN__BECAUSE_INSERTED);
+}
+
 /* A movement reads memory through strides; what it moves must be there if none can say it. */
 static void decide_movement(struct kiln__fuser *fuser, uint32_t index)
 {
@@ -311,13 +331,18 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
     case KILN__GATHER: decide_gather(fuser, index); break;
     case KILN__VIEW:
     case KILN__RESHAPE: decide_movement(fuser, index); break;
-    case KILN__INSERT_SLICE: materialise(fuser, index, KILN__BECAUSE_INSERTED); break;
+    case KILN__INSERT_SLICE: decide_part(fuser, index); break;
     case KILN__REDUCE:
     case KILN__MATMUL:
     case KILN__ATTENTION:
     case KILN__ATTENTION_BACKWARD:
-    case KILN__SCATTER:
     case KILN__SORT: decide_own(fuser, index); break;
+    case KILN__SCATTER:
+        if (kiln__node_puts_part(kiln__fuse_node(fuser, index)))
+            decide_part(fuser, index);
+        else
+            decide_own(fuser, index);
+        break;
     case KILN__SCAN: decide_scan(fuser, index); break;
     }
     if (fuser->fusion->graph.rematerialised.count &&

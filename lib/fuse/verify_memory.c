@@ -87,9 +87,13 @@ static const char *check_placed(const struct kiln__group_verifier *verifier,
     const struct kiln__group *group = verifier->group;
     if (group->kind != KILN__GROUP_MAP || group->stores.count != 1)
         return "placed beside other stores, or not by a map";
-    if (kiln__shape_count(&group->shape) == 0)
+    if (store->position > group->steps.count ||
+        (store->position && kiln__type_row(group->steps.items[store->position - 1].type)->floating))
+        return "at what is no position";
+    if (kiln__shape_count(&group->shape) == 0 || (store->position && store->extent == 0))
         return NULL;
-    return stays_within(&group->shape, store->offset, store->stride, 0,
+    int64_t jumps = store->position ? store->jump * (int64_t)(store->extent - 1) : 0;
+    return stays_within(&group->shape, store->offset, store->stride, jumps,
                         kiln__node_count(kiln__verified_node(verifier, store->node)))
                ? NULL
                : "reaches beyond what it stores";

@@ -6,6 +6,7 @@
 #include <kiln/operations.h>
 
 #include "grad/gradient.h"
+#include "record/operations.h"
 
 /* Elements that were picked several times get the sum. */
 void kiln__adjoint_gather(struct kiln__gradient *walk, const struct kiln__node *node, kiln_tensor y,
@@ -105,6 +106,16 @@ static struct derivatives of_set(struct kiln__gradient *walk, const struct scatt
         kiln_where(s->batch, stayed, picked(s, s->g), grad_gather_number(s, 0))};
 }
 
+/* Each value is alone where it is. */
+static struct derivatives of_apart(struct kiln__gradient *walk, const struct scatter *s)
+{
+    const struct kiln__shape values = kiln__gradient_shape(walk, s->values);
+    kiln_tensor zeros = kiln_fill(s->batch, KILN_F32, values.rank, values.dims, 0);
+    return (struct derivatives){
+        kiln__record_scatter_apart(s->batch, "kiln_grad", s->g, s->indices, zeros, s->axis),
+        picked(s, s->g)};
+}
+
 /* As the product's row of reduce.def: beside zeros of others there is none. */
 static struct derivatives of_product(struct kiln__gradient *walk, const struct scatter *s)
 {
@@ -142,7 +153,7 @@ void kiln__adjoint_scatter(struct kiln__gradient *walk, const struct kiln__node 
     static struct derivatives (*const modes[])(struct kiln__gradient *, const struct scatter *) = {
         [KILN_SCATTER_SET] = of_set,     [KILN_SCATTER_ADD] = of_sum,
         [KILN_SCATTER_MUL] = of_product, [KILN_SCATTER_MIN] = of_choice,
-        [KILN_SCATTER_MAX] = of_choice,
+        [KILN_SCATTER_MAX] = of_choice,  [KILN__SCATTER_APART] = of_apart,
     };
     kiln_batch *batch = walk->batch;
     struct scatter s = {batch,

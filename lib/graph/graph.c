@@ -159,7 +159,7 @@ kiln_type kiln__node_computed(const struct kiln__node *node)
 bool kiln__node_takes_stored(const struct kiln__node *node, unsigned k)
 {
     enum kiln__kind kind = node->kind;
-    return kind == KILN__CAST || kind == KILN__INSERT_SLICE || kiln__node_is_movement(node) ||
+    return kind == KILN__CAST || kiln__node_puts_part(node) || kiln__node_is_movement(node) ||
            (kind == KILN__GATHER && k == 0);
 }
 
@@ -176,6 +176,12 @@ bool kiln__node_goes_over_rows(const struct kiln__node *node)
 bool kiln__node_is_computed(const struct kiln__node *node)
 {
     return kiln__node_is_pointwise(node) || node->kind == KILN__GATHER;
+}
+
+bool kiln__node_puts_part(const struct kiln__node *node)
+{
+    return node->kind == KILN__INSERT_SLICE ||
+           (node->kind == KILN__SCATTER && node->op == KILN__SCATTER_APART);
 }
 
 bool kiln__node_is_movement(const struct kiln__node *node)
@@ -233,7 +239,7 @@ bool kiln__view_is_identity(const struct kiln__view *view, const struct kiln__sh
 static const char *const scatter_names[] = {
     [KILN_SCATTER_SET] = "scatter_set", [KILN_SCATTER_ADD] = "scatter_add",
     [KILN_SCATTER_MUL] = "scatter_mul", [KILN_SCATTER_MIN] = "scatter_min",
-    [KILN_SCATTER_MAX] = "scatter_max",
+    [KILN_SCATTER_MAX] = "scatter_max", [KILN__SCATTER_APART] = "update_slice",
 };
 
 static const char *const slopes_names[] = {"attention_log_sum_exp", "attention_by_values",

@@ -32,7 +32,7 @@ enum kiln__kind {
     KILN__IOTA,         /* i32: the row-major number of each element; read without any memory */
     KILN__GATHER,       /* numpy.take(data, indices, axis): [data[:axis], indices, data[axis+1:]] */
     KILN__SCATTER, /* values, indices, base: the base with each value, in their order, put, added,
-                      ... (a kiln_scatter_mode) where its index is */
+                      ... (a kiln_scatter_mode, or KILN__SCATTER_APART) where its index is */
     KILN__SORT, /* i32: where, along the last dimension, the element is that comes there in order */
     KILN__ATTENTION_BACKWARD /* what the gradient of attention is made of:
                                 graph/attention_backward.h */
@@ -70,6 +70,10 @@ enum kiln__sort { KILN__SORT_ASCENDING, KILN__SORT_DESCENDING };
 
 /* The inputs of a SCATTER. */
 enum { KILN__SCATTER_VALUES, KILN__SCATTER_INDICES, KILN__SCATTER_BASE };
+
+/* A scatter that puts values where no two indices are the same, as parts of a slice: in any order,
+ * and as they are stored. */
+enum { KILN__SCATTER_APART = KILN_SCATTER_MAX + 1 };
 
 /* What a view is called in texts; it makes no other difference. */
 enum kiln__view_name {
@@ -120,7 +124,8 @@ struct kiln__attention {
 struct kiln__node {
     enum kiln__kind kind : 8;
     uint8_t op; /* enum kiln__elementwise, kiln__reduction, kiln__cast_name, kiln__view_name,
-                   kiln__product_name, kiln__gather_name or kiln_scatter_mode */
+                   kiln__product_name, kiln__gather_name or kiln_scatter_mode, and
+                   KILN__SCATTER_APART */
     kiln_type type : 8;
     uint8_t n_inputs;
     uint32_t input[KILN__MOST_INPUTS];
@@ -207,6 +212,9 @@ bool kiln__node_is_computed(const struct kiln__node *node);
 
 /* Reductions and scans: what goes over the rows of its input, along its axes. */
 bool kiln__node_goes_over_rows(const struct kiln__node *node);
+
+/* Whether it puts a part over its base that a map can store at once: elsewhere for each element. */
+bool kiln__node_puts_part(const struct kiln__node *node);
 
 /* Operations that only say where elements are: views and reshapes. */
 bool kiln__node_is_movement(const struct kiln__node *node);

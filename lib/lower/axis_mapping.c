@@ -141,7 +141,8 @@ static uint8_t choose_placed(const struct kiln__group *group, const struct kiln_
     size_t row = group->accesses.count;
     if (!space->placed || is_linear(space, row))
         return 0;
-    return (uint8_t)kiln__space_vector_access(space, row, d);
+    const enum kiln__vector_access access = kiln__space_vector_access(space, row, d);
+    return (uint8_t)(access == KILN__REPEATED ? KILN__STRIDED : access); /* computed positions */
 }
 
 /* ---- vectors ---- */

@@ -128,6 +128,8 @@ bool kiln__space_is_narrow(const struct kiln__group *group, const struct kiln__s
         if (i < group->accesses.count && group->accesses.items[i].kind == KILN__ACCESS_GATHER)
             reach +=
                 llabs(group->accesses.items[i].jump) * (int64_t)group->accesses.items[i].extent;
+        if (i == group->accesses.count)
+            reach += llabs(group->stores.items[0].jump) * (int64_t)group->stores.items[0].extent;
         if (reach > limit)
             return false;
     }

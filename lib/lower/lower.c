@@ -37,7 +37,7 @@ static bool store_is_aligned(const struct kiln__group *group, const struct kiln_
     for (uint32_t d = 0; d + 1 < group->shape.rank; d++)
         if (store->stride[d] % variant->vector)
             return false;
-    return store->offset % variant->vector == 0;
+    return store->offset % variant->vector == 0 && store->jump % variant->vector == 0;
 }
 
 bool kiln__variant_is_aligned(const struct kiln__plan *plan, const struct kiln__group *group,
@@ -129,6 +129,13 @@ static struct kiln__argument offset_in(const struct kiln__plan *plan, uint32_t n
                                    .integer = elements};
 }
 
+/* What an index must be below. */
+static struct kiln__argument extent_of(size_t extent)
+{
+    return (struct kiln__argument){.kind = KILN__ARGUMENT_I32,
+                                   .integer = extent < INT32_MAX ? (int64_t)extent : INT32_MAX};
+}
+
 static void add_access(const struct kiln__plan *plan, const struct kiln__space *space,
                        const struct kiln__access *access, size_t k, struct kiln__launch *launch)
 {
@@ -144,10 +151,8 @@ static void add_access(const struct kiln__plan *plan, const struct kiln__space *
         kiln__launch_add(launch, KILN__INDEX(space->stride[k][d]), "s%zu_%u", k, d);
     if (access->kind != KILN__ACCESS_GATHER)
         return;
-    struct kiln__argument extent = {.kind = KILN__ARGUMENT_I32};
-    extent.integer = access->extent < INT32_MAX ? (int64_t)access->extent : INT32_MAX;
     kiln__launch_add(launch, KILN__INDEX(access->jump), "g%zu", k);
-    kiln__launch_add(launch, extent, "e%zu", k);
+    kiln__launch_add(launch, extent_of(access->extent), "e%zu", k);
 }
 
 void kiln__launch_accesses(const struct kiln__plan *plan, const struct kiln__group *group,
@@ -167,6 +172,10 @@ void kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group
         add_memory(plan, launch, store->node,
                    (struct kiln__argument){.restricted = !launch->variant.epilogue}, "y", k);
         kiln__launch_add(launch, offset_in(plan, store->node, store->offset), "q%zu", k);
+        if (store->position) {
+            kiln__launch_add(launch, KILN__INDEX(store->jump), "j%zu", k);
+            kiln__launch_add(launch, extent_of(store->extent), "l%zu", k);
+        }
     }
     for (uint32_t d = 0; launch->variant.placed && d < space->rank; d++)
         kiln__launch_add(launch, KILN__INDEX(space->stride[group->accesses.count][d]), "u0_%u", d);

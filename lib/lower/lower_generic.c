@@ -159,7 +159,7 @@ static bool can_lower(const struct kiln__plan *plan, const struct kiln__group *g
           fits_int(plan, group) && list_memories(plan, group, slots) <= KILN__GENERIC_MEMORIES;
     for (size_t i = 0; i < group->steps.count && can; i++)
         can = can_compute(group, &group->steps.items[i]);
-    return can;
+    return can && !group->stores.items[0].position;
 }
 
 bool kiln__plan_is_generic(const struct kiln__plan *plan, uint32_t group)

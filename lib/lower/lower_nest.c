@@ -213,7 +213,8 @@ void kiln__lower_nest(struct kiln__plan *plan, uint32_t index)
     struct lowering lowering = {.plan = plan, .group = &plan->fusion.groups.items[index]};
     const struct kiln__group *group = lowering.group;
     kiln__space_of(group, &lowering.space);
-    bool empty = lowering.space.kept_count == 0 || group->stores.count == 0;
+    bool empty = lowering.space.kept_count == 0 || group->stores.count == 0 ||
+                 (group->stores.items[0].position && group->stores.items[0].extent == 0);
     if (empty || (group->kind == KILN__GROUP_ROWS && lowering.space.reduced_count == 0))
         return;
     lowering.cut = kiln__axis_mapping_segments(plan, group, &lowering.space);

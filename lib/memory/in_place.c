@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Results that go to a buffer which the same batch imports. Such a result is computed straight into
  * the buffer where its kernel reads the old content, if at all, element by element, and every other
- * kernel that reads it can run before. Else the run keeps it aside and copies it at the end. */
+ * kernel that reads it can run before. Else the run keeps it aside and copies it at the end.
+ *
+ * What parts are put over finds its base there where that is the old content: nothing is copied. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -67,6 +69,49 @@ static bool reads_in_step(const struct kiln__group *group, uint32_t node)
     return true;
 }
 
+/* The first group that writes to the memory of `node`: of parts that one after the other take over
+ * a value the one whose base is another's. */
+static uint32_t first_writer(const struct kiln__fusion *fusion, uint32_t node)
+{
+    const struct kiln__node *nodes = fusion->graph.nodes.items;
+    uint32_t base;
+    while ((base = kiln__node_base(&nodes[node])) != UINT32_MAX && fusion->donated_to[base] == node)
+        node = base;
+    return fusion->group_of[node];
+}
+
+/* The one of several stores of a group that is of `node`; NULL: none. */
+static const struct kiln__store *store_of(const struct kiln__group *group, uint32_t node)
+{
+    for (size_t i = 0; i < group->stores.count; i++)
+        if (group->stores.items[i].node == node)
+            return &group->stores.items[i];
+    return NULL;
+}
+
+/* Whether the group below what `writer` puts its part over brings `old` there as it is. */
+static bool copies_old(const struct kiln__fusion *fusion, const struct kiln__group *writer,
+                       uint32_t old)
+{
+    if (old == KILN__NO_SLOT || writer->base_group == KILN__NO_GROUP || !writer->stores.count)
+        return false;
+    const struct kiln__group *below = &fusion->groups.items[writer->base_group];
+    const struct kiln__store *store = store_of(below, writer->stores.items[0].node);
+    const struct kiln__step *step = store ? &below->steps.items[store->step] : NULL;
+    if (!step || store->placed || step->kind != KILN__STEP_LOAD)
+        return false;
+    const struct kiln__access *access = &below->accesses.items[step->index];
+    return access->node == old && is_elementwise(below, access);
+}
+
+static bool reads(const struct kiln__group *group, uint32_t node)
+{
+    bool found = false;
+    for (size_t i = 0; i < group->accesses.count; i++)
+        found = found || group->accesses.items[i].node == node;
+    return found;
+}
+
 /* Whether it may, where all others who read the old content run before. */
 static bool in_place_suits(const struct kiln__plan_builder *builder,
                            const struct kiln__request *request, uint32_t old)
@@ -76,12 +121,15 @@ static bool in_place_suits(const struct kiln__plan_builder *builder,
     uint32_t index = fusion->group_of[request->node];
     if (!request->replaces || index == KILN__NO_GROUP || builder->takes_over[request->node])
         return false;
-    const struct kiln__group *group = &fusion->groups.items[index];
-    if (group->base_group != KILN__NO_GROUP || group->stores.items[0].placed)
+    if (old != KILN__NO_SLOT && (nodes[old].type != nodes[request->node].type ||
+                                 builder->first_request[old] != KILN__NO_REQUEST))
         return false;
-    return old == KILN__NO_SLOT ||
-           (nodes[old].type == nodes[request->node].type &&
-            builder->first_request[old] == KILN__NO_REQUEST && reads_in_step(group, old));
+    const struct kiln__group *group = &fusion->groups.items[index];
+    if (kiln__node_base(&nodes[request->node]) != UINT32_MAX) {
+        group = &fusion->groups.items[first_writer(fusion, request->node)];
+        return copies_old(fusion, group, old) && !reads(group, old);
+    }
+    return !group->stores.items[0].placed && (old == KILN__NO_SLOT || reads_in_step(group, old));
 }
 
 static void in_place_choose(struct scheduler *scheduler)
@@ -123,7 +171,7 @@ static void add_reader(struct scheduler *scheduler, uint32_t group, uint32_t nod
         kiln__replacement_of(&builder->replacements, &fusion->graph.nodes.items[node]);
     uint32_t result = request ? fusion->graph.requests.items[request - 1].node : 0;
     if (request && builder->takes_over[result] == request)
-        add_edge(scheduler, group, fusion->group_of[result], request);
+        add_edge(scheduler, group, first_writer(fusion, result), request);
     if (fusion->donated_to[node] != KILN__NO_DONATION)
         add_edge(scheduler, group, fusion->group_of[fusion->donated_to[node]], 0);
     add_edge(scheduler, fusion->group_of[node], group, 0);
@@ -214,6 +262,21 @@ static void make_order(struct scheduler *scheduler)
     }
 }
 
+/* ---- what is there already ---- */
+
+/* Copies of old content to where it is. */
+static void drop_copies(struct kiln__plan_builder *builder)
+{
+    struct kiln__fusion *fusion = &builder->plan->fusion;
+    for (uint32_t i = 0; i < fusion->graph.nodes.count; i++) {
+        if (!builder->takes_over[i] || kiln__node_base(&fusion->graph.nodes.items[i]) == UINT32_MAX)
+            continue;
+        const struct kiln__group *writer = &fusion->groups.items[first_writer(fusion, i)];
+        kiln__group_remove_store(&fusion->groups.items[writer->base_group],
+                                 writer->stores.items[0].node);
+    }
+}
+
 bool kiln__plan_in_place(struct kiln__plan_builder *builder)
 {
     struct scheduler scheduler = {.builder = builder};
@@ -232,8 +295,10 @@ bool kiln__plan_in_place(struct kiln__plan_builder *builder)
         add_edges(&scheduler);
     }
     done = done && !scheduler.failed;
-    if (done)
+    if (done) {
         make_order(&scheduler);
+        drop_copies(builder);
+    }
     kiln__vector_free(&scheduler.edges);
     free(scheduler.edge);
     free(scheduler.state);

@@ -184,8 +184,11 @@ static void find_needed(const struct kiln__group *group, enum kiln__stage stage,
     if (stage == KILN__STAGE_PARTIAL) {
         marked[group->steps.items[total].args[0]] = true;
     } else {
-        for (size_t i = 0; i < group->stores.count; i++)
+        for (size_t i = 0; i < group->stores.count; i++) {
             marked[group->stores.items[i].step] = true;
+            if (group->stores.items[i].position)
+                marked[group->stores.items[i].position - 1] = true;
+        }
         border = stage == KILN__STAGE_FINAL ? total : border;
     }
     mark_steps(group, group->steps.count - 1, border, marked);

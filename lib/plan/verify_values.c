@@ -179,6 +179,24 @@ static bool run_step(struct kiln__plan_verifier *verifier, uint32_t index)
     return true;
 }
 
+/* What is put over the old content of the buffer that it is computed in finds it there. */
+static void begin_in_place(struct kiln__plan_verifier *verifier, uint32_t index)
+{
+    const struct kiln__plan *plan = verifier->plan;
+    const struct kiln__slot *slots = plan->slots.items;
+    const uint32_t slot = plan->slot_of[index];
+    uint32_t base = kiln__node_base(kiln__planned_node(verifier, index));
+    if (base == UINT32_MAX || slot == KILN__NO_SLOT || !slots[slot].in_place ||
+        plan->fusion.donated_to[base] == index)
+        return;
+    while (kiln__planned_node(verifier, base)->kind == KILN__RESHAPE)
+        base = kiln__planned_node(verifier, base)->input[0];
+    const struct kiln__node *old = kiln__planned_node(verifier, base);
+    const uint32_t replaces = plan->fusion.graph.requests.items[slots[slot].binding].replaces;
+    if (old->kind == KILN__IMPORT && old->binding + 1 == replaces)
+        verifier->holds[slot] = index;
+}
+
 bool kiln__plan_check_values(struct kiln__plan_verifier *verifier)
 {
     const struct kiln__plan *plan = verifier->plan;
@@ -186,6 +204,8 @@ bool kiln__plan_check_values(struct kiln__plan_verifier *verifier)
         verifier->holds[i] = plan->slots.items[i].storage == KILN__STORAGE_INPUT
                                  ? plan->slots.items[i].node
                                  : NOTHING;
+    for (uint32_t i = 0; i < plan->fusion.graph.nodes.count; i++)
+        begin_in_place(verifier, i);
     for (uint32_t i = 0; i < plan->steps.count; i++)
         if (!enter_all(verifier, i) || !run_step(verifier, i))
             return false;

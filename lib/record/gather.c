@@ -64,12 +64,20 @@ kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, i
 
 /* ---- scatter ---- */
 
+/* Values that are put as they are stored are of x's own type. */
+static bool same_type(const struct kiln__node *data, const struct kiln__node *values, uint8_t op)
+{
+    return op == KILN__SCATTER_APART ? values->type == data->type
+                                     : kiln__node_computed(values) == kiln__node_computed(data);
+}
+
 static bool check_values(kiln_batch *batch, const char *call, const struct kiln__node *data,
                          const struct kiln__node *indices, const struct kiln__node *values,
-                         uint32_t axis)
+                         const struct kiln__node *node)
 {
+    const uint32_t axis = (uint32_t)node->axis;
     struct kiln__shape shape;
-    if (kiln__node_computed(values) != kiln__node_computed(data))
+    if (!same_type(data, values, node->op))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                    "%s: x is %s and values are %s; cast one of them", call,
                    kiln_type_name(data->type), kiln_type_name(values->type));
@@ -92,29 +100,44 @@ bool kiln__check_scatter_mode(kiln_batch *batch, const char *call, kiln_scatter_
     return !batch->error.status;
 }
 
-kiln_tensor kiln__record_scatter(kiln_batch *batch, const char *call, kiln_tensor x,
-                                 kiln_tensor indices, kiln_tensor values, int axis,
-                                 kiln_scatter_mode mode)
+/* `op`: a kiln_scatter_mode, or KILN__SCATTER_APART. */
+static kiln_tensor record_scatter(kiln_batch *batch, const char *call, kiln_tensor x,
+                                  kiln_tensor indices, kiln_tensor values, int axis, uint8_t op)
 {
     const struct kiln__node *data = kiln__batch_node(batch, x, call, "x");
     const struct kiln__node *where =
         data ? kiln__batch_node(batch, indices, call, "indices") : NULL;
     const struct kiln__node *given = where ? kiln__batch_node(batch, values, call, "values") : NULL;
-    struct kiln__node node = {.kind = KILN__SCATTER, .op = (uint8_t)mode, .n_inputs = 3};
+    struct kiln__node node = {.kind = KILN__SCATTER, .op = op, .n_inputs = 3};
     uint32_t at;
-    if (!given || !kiln__check_scatter_mode(batch, call, mode) ||
-        !kiln__check_indices(batch, call, where) ||
-        !kiln__find_axis(batch, call, axis, data->shape.rank, &at) ||
-        !check_values(batch, call, data, where, given, at))
+    if (!given || !kiln__check_indices(batch, call, where) ||
+        !kiln__find_axis(batch, call, axis, data->shape.rank, &at))
         return none;
-    node.type = kiln__node_computed(data);
-    node.shape = data->shape;
     node.axis = at;
+    if (!check_values(batch, call, data, where, given, &node))
+        return none;
+    node.type = op == KILN__SCATTER_APART ? data->type : kiln__node_computed(data);
+    node.shape = data->shape;
     node.input[KILN__SCATTER_VALUES] = kiln__tensor_index(values);
     node.input[KILN__SCATTER_BASE] = kiln__tensor_index(x);
     indices = kiln__record_indices(batch, indices, call);
     node.input[KILN__SCATTER_INDICES] = kiln__tensor_index(indices);
     return kiln__batch_record(batch, &node, call);
+}
+
+kiln_tensor kiln__record_scatter(kiln_batch *batch, const char *call, kiln_tensor x,
+                                 kiln_tensor indices, kiln_tensor values, int axis,
+                                 kiln_scatter_mode mode)
+{
+    return kiln__batch_is_open(batch, call) && kiln__check_scatter_mode(batch, call, mode)
+               ? record_scatter(batch, call, x, indices, values, axis, (uint8_t)mode)
+               : none;
+}
+
+kiln_tensor kiln__record_scatter_apart(kiln_batch *batch, const char *call, kiln_tensor x,
+                                       kiln_tensor indices, kiln_tensor values, int axis)
+{
+    return record_scatter(batch, call, x, indices, values, axis, KILN__SCATTER_APART);
 }
 
 kiln_tensor kiln_scatter(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, kiln_tensor values,

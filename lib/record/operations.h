@@ -24,6 +24,11 @@ kiln_tensor kiln__record_scatter(kiln_batch *batch, const char *call, kiln_tenso
                                  kiln_tensor indices, kiln_tensor values, int axis,
                                  kiln_scatter_mode mode);
 
+/* The same of KILN_SCATTER_SET where no two indices are the same, in x's own type, which the values
+ * have. */
+kiln_tensor kiln__record_scatter_apart(kiln_batch *batch, const char *call, kiln_tensor x,
+                                       kiln_tensor indices, kiln_tensor values, int axis);
+
 /* Whether indices are integers, and a mode is one; false with the error recorded. */
 bool kiln__check_indices(kiln_batch *batch, const char *call, const struct kiln__node *indices);
 

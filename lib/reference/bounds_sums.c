@@ -178,7 +178,7 @@ void kiln__bound_scatter(const struct kiln__bounding *walk, const struct kiln__n
     for (size_t i = 0; totals && i < kiln__node_count(values.node); i++) {
         size_t number =
             kiln__gathered_number(node, &node->shape, &indices.node->shape, indices.values, i);
-        if (number != SIZE_MAX && node->op == KILN_SCATTER_SET)
+        if (number != SIZE_MAX && (node->op == KILN_SCATTER_SET || kiln__node_puts_part(node)))
             begin_total(&totals[number], values.values[i], values.errors[i]);
         else if (number != SIZE_MAX)
             add_up(&totals[number], values.values[i], values.errors[i]);

@@ -186,7 +186,7 @@ static double reference_scattered(const struct kiln__node *node, double held, do
                                                   [KILN_SCATTER_MUL] = KILN__OP_mul,
                                                   [KILN_SCATTER_MIN] = KILN__OP_minimum,
                                                   [KILN_SCATTER_MAX] = KILN__OP_maximum};
-    return node->op == KILN_SCATTER_SET
+    return node->op == KILN_SCATTER_SET || node->op == KILN__SCATTER_APART
                ? value
                : kiln__elementwise_value(rows[node->op], node->type, (double[]){held, value, 0});
 }

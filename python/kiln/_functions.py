@@ -267,6 +267,25 @@ def gather(x: _tensor.Array, indices: _tensor.Array, axis: int) -> _tensor.Tenso
     return _o.gather(x, _counted(indices, x.shape[axis]), axis)
 
 
+def slice_at(x: _tensor.Array, start: _tensor.Array, count: int, axis: int) -> _tensor.Tensor:
+    """A part of x whose place is a tensor: `count` elements along an axis from `start` (integers) on,
+    all of the other dimensions. `start` is one position, or by broadcasting one for each element of
+    x's dimensions before the axis. A negative one counts from the end; what is beyond x is what
+    kiln.gather() picks there."""
+    x = _operand(x)
+    return _o.slice_at(x, _counted(start, x.shape[axis]), count, axis)
+
+
+def update_slice(x: _tensor.Array, part: _tensor.Array, start: _tensor.Array,
+                 axis: int) -> _tensor.Tensor:
+    """x with the elements of `part`, as x's type, put where kiln.slice_at() would find them; what
+    goes beyond x is left out. x itself stays as it is; but of a buffer that gets the result nothing
+    else is touched, as with `buffer[:, start] = part`."""
+    x = _operand(x)
+    part = _tensor.as_tensor(part, x._context).astype(x.dtype)
+    return _o.update_slice(x, part, _counted(start, x.shape[axis]), axis)
+
+
 def gather_elements(x: _tensor.Array, indices: _tensor.Array, axis: int) -> _tensor.Tensor:
     """One element of x for each of `indices` (of x's rank), at its own position but for the axis,
     where the index is: numpy's take_along_axis(). A negative index counts from the end; one beyond x
@@ -381,15 +400,47 @@ def _pick(x: Any, indices: list, axis: int) -> Any:
     return _o.gather(reshape(x, merged), flat, axis)
 
 
+def _is_position(k: Any) -> bool:
+    """Whether an entry of a key is a position that is a tensor: a scalar, or one in a row."""
+    return isinstance(k, _tensor.Operators) and k.shape in ((), (1,)) and \
+        not k.dtype.is_floating and k.dtype != BY_NAME['bool']
+
+
+def _replaced_at(x: Any, entries: list, axis: int, value: Any) -> _tensor.Tensor:
+    """x with a value where a tensor, the entry `axis` of the key, and numbers and slices say."""
+    others = [slice(None) if i == axis else k for i, k in enumerate(entries)]
+    kept = [k for k in others if isinstance(k, slice)]
+    part = x
+    if kept != others or any(k != slice(None) for k in others):
+        part = _basic(x, [k if isinstance(k, slice) else operator.index(k) for k in others])
+    shown = list(part.shape)
+    shown[axis] = 1
+    dims = [n for i, n in enumerate(shown)
+            if isinstance(others[i], slice) and (i != axis or entries[axis].ndim)]
+    value = reshape(broadcast_to(value, dims), shown)
+    changed = update_slice(part, value, entries[axis], axis)
+    if part is x:
+        return changed
+    return replaced(x, tuple(others), reshape(changed, [
+        n for i, n in enumerate(changed.shape) if isinstance(others[i], slice)]))
+
+
 def replaced(x: _tensor.Array, key: Any, value: _tensor.Array) -> _tensor.Tensor:
-    """x with the elements that the key names (integers, slices, ...) replaced by a value, which
-    broadcasts to their shape. x itself stays as it is."""
+    """x with the elements that the key names (integers, slices, ..., and one position that is a
+    tensor) replaced by a value, which broadcasts to their shape. x itself stays as it is."""
     x = _operand(x)
     entries = _normal_key(key, x.ndim)
+    positions = [i for i, k in enumerate(entries) if _is_position(k)]
+    if len(positions) == 1 and all(
+            i in positions or isinstance(k, slice) or (hasattr(k, '__index__') and not _is_array(k)
+                                                       and not _is_truth_value(k))
+            for i, k in enumerate(entries)):
+        value = _tensor.as_tensor(value, x._context).astype(x.dtype)
+        return _replaced_at(x, entries, positions[0], value)
     if any(k is None or not (isinstance(k, slice) or hasattr(k, '__index__')) for k in entries) or \
             any(isinstance(k, _tensor.Operators) or _is_truth_value(k) for k in entries):
-        raise IndexError('parts are replaced by integers, slices and ...; see kiln.where() and '
-                         'kiln.scatter_add() for others')
+        raise IndexError('parts are replaced by integers, slices, one position that is a tensor, '
+                         'and ...; see kiln.where() and kiln.scatter_add() for others')
     bounds = [_bounds(k if isinstance(k, slice) else operator.index(k), n)
               for k, n in zip(entries, x.shape)]
     counts = [len(range(*b)) for b in bounds]
@@ -791,6 +842,6 @@ __all__ = [
     'clip_by_norm', 'concatenate', 'cross_entropy', 'einsum', 'expand_dims', 'floor_divide',
     'full', 'gather', 'gather_elements', 'gather_nd', 'gru', 'insert_slice', 'lp_pool', 'lstm', 'max_pool',
     'max_pool2d', 'ones', 'pad', 'power', 'quantize', 'replaced', 'reshape', 'resize',
-    'rnn', 'scatter', 'scatter_add', 'scatter_elements', 'scatter_nd', 'split', 'squeeze', 'swapaxes', 'topk',
-    'transpose', 'true_divide', 'windows', 'zeros',
+    'rnn', 'scatter', 'scatter_add', 'scatter_elements', 'scatter_nd', 'slice_at', 'split', 'squeeze',
+    'swapaxes', 'topk', 'transpose', 'true_divide', 'update_slice', 'windows', 'zeros',
 ]

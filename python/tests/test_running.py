@@ -160,6 +160,49 @@ class Running(unittest.TestCase):
             read = b.read(m * 2)
         np.testing.assert_array_equal(read.numpy(), [[4, 6], [8, 10]])
 
+    def test_position(self):
+        """a buffer is written where a tensor says, in its own type, by one launch, and nowhere else"""
+        rng = np.random.default_rng(0)
+        for name in ('f32', 'bf16', 'f16', 'i8', 'u8', 'bool', 'i32', 'i64'):
+            cache = kiln.Buffer.empty((2, 3, 8, 4), name)
+            cache[...] = kiln.tensor(rng.integers(0, 99, (2, 3, 8, 4)).astype(np.float32)).astype(name)
+            old, new = cache.numpy().copy(), rng.integers(0, 2, (2, 3, 1, 4)).astype(np.float32)
+            row, one = kiln.Buffer(np.int32([0])), kiln.Buffer(np.int32(0))
+            given = kiln.Buffer(new)
+            with kiln.batch() as in_row:
+                cache[:, :, row] = given * 1
+            with kiln.batch() as alone:
+                cache[:, :, one] = given.reshape(2, 3, 4)
+            with kiln.batch() as beside:
+                cache[1, 1:, one] = 1
+            self.assertEqual([in_row.cost().launches, alone.cost().launches], [1, 1])
+            for at in (0, 5, 7, -1, -8, 8, -9):
+                row[...], one[...] = np.int32([at]), np.int32(at)
+                for batch, where, value in ((in_row, np.s_[:, :, at], new[:, :, 0]),
+                                            (alone, np.s_[:, :, at], new[:, :, 0]),
+                                            (beside, np.s_[1, 1:, at], 1)):
+                    cache[...], wanted = old, old.copy()
+                    if -8 <= at < 8:
+                        wanted[where] = value
+                    batch.run()
+                    np.testing.assert_array_equal(cache.numpy(), wanted)
+        with self.assertRaisesRegex(IndexError, 'parts are replaced by integers, slices, one position'):
+            cache[kiln.tensor(np.int32([0, 1]))] = 0
+
+    def test_position_in_each_row(self):
+        """rows at positions of their own, what was there before and is there behind"""
+        cache = kiln.Buffer(np.arange(24, dtype=np.float32).reshape(2, 4, 3))
+        old, at = cache.numpy().copy(), np.int32([2, -4])
+        with kiln.batch() as b:
+            before = b.read(kiln.slice_at(cache, at, 1, 1))
+            cache[...] = kiln.update_slice(cache, -kiln.ones((2, 1, 3)), at, 1)
+            after = b.read(cache + 0)
+        wanted = old.copy()
+        wanted[[0, 1], at] = -1
+        np.testing.assert_array_equal(before.numpy(), old[[0, 1], at][:, None])
+        np.testing.assert_array_equal(after.numpy(), wanted)
+        np.testing.assert_array_equal(cache.numpy(), wanted)
+
     def test_content_that_is_to_come(self):
         """a buffer has no content to read while a batch is to write it"""
         w = kiln.Buffer(A)

@@ -274,6 +274,30 @@ Test(grad_operations, any_affine_view)
     }
 }
 
+/* Nothing comes to what is replaced, nor to a part that is beyond x. */
+Test(grad_operations, slices_at_positions)
+{
+    static const int32_t positions[] = {1, 3, -1, 9};
+    for (size_t i = 0; i < 4; i++) {
+        kiln_batch *batch = imagined_batch();
+        kiln_tensor x[2] = {check_plain(batch, DIMS(4, 3)), check_plain(batch, DIMS(2, 3))};
+        kiln_tensor start = check_given(batch, KILN_I32, DIMS(1), &positions[i]);
+        kiln_tensor y = kiln_update_slice(batch, kiln_square(batch, x[0]), kiln_exp(batch, x[1]),
+                                          start, 0);
+        expect_gradient(batch, kiln_square(batch, y), 2, x);
+    }
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x[2] = {check_plain(batch, DIMS(2, 2, 4)), check_plain(batch, DIMS(2, 2, 2))};
+    kiln_tensor start = check_given(batch, KILN_I32, DIMS(2, 1), ((int32_t[]){2, 3}));
+    kiln_tensor y = kiln_update_slice(batch, x[0], kiln_exp(batch, x[1]), start, 2);
+    expect_gradient(batch, kiln_square(batch, y), 2, x);
+
+    batch = imagined_batch();
+    kiln_tensor z = check_plain(batch, DIMS(3, 4));
+    start = check_given(batch, KILN_I32, DIMS(3), ((int32_t[]){2, 0, 1}));
+    expect_gradient(batch, kiln_exp(batch, kiln_slice_at(batch, z, start, 2, 1)), 1, &z);
+}
+
 Test(grad_operations, places)
 {
     kiln_batch *batch = imagined_batch();

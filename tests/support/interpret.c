@@ -15,6 +15,30 @@
 
 /* ---- a fusion ---- */
 
+static bool is_stored_by(const struct kiln__group *group, uint32_t node)
+{
+    bool stored = false;
+    for (size_t i = 0; i < group->stores.count; i++)
+        stored = stored || group->stores.items[i].node == node;
+    return stored;
+}
+
+/* What is put over the content of a buffer that a plan computes it in, which no group copies. */
+static void bring_base(struct machine *machine, uint32_t index)
+{
+    const struct kiln__fusion *fusion = machine->fusion;
+    const struct kiln__node *nodes = fusion->graph.nodes.items;
+    uint32_t base = kiln__node_base(&nodes[index]), group = fusion->group_of[index];
+    if (base == UINT32_MAX || group == KILN__NO_GROUP || fusion->donated_to[base] == index ||
+        is_stored_by(&fusion->groups.items[fusion->groups.items[group].base_group], index))
+        return;
+    while (nodes[base].kind == KILN__RESHAPE)
+        base = nodes[base].input[0];
+    cr_assert_eq(nodes[base].kind, KILN__IMPORT);
+    for (size_t i = 0; i < machine->memory[index].count; i++)
+        machine->memory[index].cells[i] = machine->memory[base].cells[i];
+}
+
 /* Groups in their order, a memory for each value but those that a later one takes over. */
 static double **run_fusion(struct machine *machine, const void *const *inputs, struct heap *heap)
 {
@@ -32,6 +56,8 @@ static double **run_fusion(struct machine *machine, const void *const *inputs, s
             machine->memory[i] =
                 (struct memory){interpret_keep(heap, interpret_room(count)), 1, count, NULL};
     }
+    for (uint32_t i = 0; i < graph->nodes.count; i++)
+        bring_base(machine, i);
     for (size_t g = 0; g < fusion->groups.count; g++)
         interpret_group(machine, g);
     double **results = interpret_results(graph, heap);

@@ -120,6 +120,12 @@ static void store_all(struct machine *machine, const struct kiln__group *group, 
         int64_t at = store->placed
                          ? position(store->stride, store->offset, index, group->shape.rank)
                          : (int64_t)number;
+        if (store->position) {
+            const double where = values[store->position - 1];
+            if (!(where >= 0 && where < (double)store->extent))
+                continue;
+            at += (int64_t)where * store->jump;
+        }
         interpret_put(machine, store->node, at, values[store->step]);
     }
 }

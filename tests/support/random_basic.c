@@ -324,6 +324,28 @@ static kiln_tensor scatter(struct pool *pool)
                         (int)axis, (kiln_scatter_mode)choose(KILN_SCATTER_MAX + 1));
 }
 
+/* One position for all of x, or one for each element of the dimensions before the axis, or of those
+ * but the last. */
+static kiln_tensor at_position(struct pool *pool)
+{
+    struct operand x = any_operand(pool);
+    size_t axis = x.rank ? choose((uint32_t)x.rank) : 0, count = PICK(0, 1, 1, 2, 3);
+    size_t dims[KILN_MAX_RANK], one = 1, rank = chance(2) ? axis : 0;
+    if (x.rank == 0 || x.rank > 4 || !is_small(&x))
+        return none;
+    for (size_t d = 0; d < x.rank; d++)
+        dims[d] = x.dims[d];
+    if (rank && chance(2))
+        dims[rank - 1] = 1;
+    kiln_tensor start = indices_of(pool, rank ? rank : 1, rank ? dims : &one);
+    if (chance(3))
+        return kiln_slice_at(pool->batch, x.tensor, start, count, (int)axis);
+    for (size_t d = 0; d < x.rank; d++)
+        dims[d] = d == axis ? count : x.dims[d];
+    kiln_tensor part = fresh_stored(pool, x.stored, x.rank, dims);
+    return kiln_update_slice(pool->batch, x.tensor, part, start, (int)axis);
+}
+
 static kiln_tensor one_hot(struct pool *pool)
 {
     struct operand x = any_operand(pool);
@@ -360,7 +382,7 @@ kiln_tensor random_basic(struct pool *pool)
         elementwise, cast,        reduce,      reduce,        cumsum,      repeat,
         detach,      transpose,   slice,       reshape,       broadcast,   windows,
         views,       pad,         join,        place,         split,       gather,
-        scatter,     one_hot,     number,      random_upload, sort,
+        scatter,     one_hot,     number,      random_upload, sort,        at_position,
     };
     return actions[choose(sizeof actions / sizeof *actions)](pool);
 }

@@ -256,12 +256,16 @@ static void print_scan(struct printer *printer, const struct kiln__node *node)
                    node->op == KILN__SCAN_BACKWARD);
 }
 
+/* No call takes positions that are apart: their scatter, in the type that it is stored in. */
 static void print_scatter(struct printer *printer, const struct kiln__node *node)
 {
-    kiln__text_add(printer->text, "kiln_scatter(b, t%u, t%u, t%u, %llu, %u)",
-                   node->input[KILN__SCATTER_BASE], node->input[KILN__SCATTER_INDICES],
-                   node->input[KILN__SCATTER_VALUES], (unsigned long long)node->axis,
-                   (unsigned)node->op);
+    const bool apart = node->op == KILN__SCATTER_APART;
+    kiln__text_add(printer->text, "%skiln_scatter(b, t%u, t%u, t%u, %llu, %u)",
+                   apart ? "kiln_cast(b, " : "", node->input[KILN__SCATTER_BASE],
+                   node->input[KILN__SCATTER_INDICES], node->input[KILN__SCATTER_VALUES],
+                   (unsigned long long)node->axis, apart ? KILN_SCATTER_SET : (unsigned)node->op);
+    if (apart)
+        kiln__text_add(printer->text, ", %d)", (int)node->type);
 }
 
 static void print_sort(struct printer *printer, const struct kiln__node *node)

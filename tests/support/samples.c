@@ -124,6 +124,8 @@ SAMPLE(stack, kiln_stack(b, 2, ((kiln_tensor[]){transposed(b, x), x}), 1))
 SAMPLE(place, kiln_insert_slice(b, x, cut(b, x, 4, 4, 1), ((int64_t[]){0, 0}), ((int64_t[]){2, 1})))
 SAMPLE(place_on_map, kiln_insert_slice(b, kiln_exp(b, x), kiln_tanh(b, cut(b, x, 0, 4, 1)),
                                        ((int64_t[]){3, 0}), ((int64_t[]){1, 1})))
+SAMPLE(place_at, kiln_update_slice(b, kiln_exp(b, x), kiln_tanh(b, cut(b, x, 0, 2, 1)),
+                                   kiln_argmax(b, cut(b, x, 0, 1, 1), 1, LAST, 0), 0))
 SAMPLE(transpose, transposed(b, x))
 SAMPLE(slice, kiln_slice(b, x, ((int64_t[]){7, 1}), ((int64_t[]){-1, 7}), ((int64_t[]){-2, 3})))
 SAMPLE(reshape, kiln_reshape(b, x, 3, ((size_t[]){2, 4, 8})))
@@ -196,6 +198,7 @@ const struct sample samples[] = {
     ROW(GATHER, gather_of_map),
     ROW(PLACE, place),
     ROW(PLACE, place_on_map),
+    ROW(PLACE, place_at),
     ROW(PLACE, pad),
     ROW(PLACE, concat),
     ROW(PLACE, stack),
