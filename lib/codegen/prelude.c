@@ -30,8 +30,11 @@ static void add(const struct instance *of, enum kiln__code_kind kind, const char
     va_start(arguments, format);
     kiln__text_vadd(&words, format, arguments);
     va_end(arguments);
-    kiln__emit_expression(kiln__code_node(of->emit->code, kind, false, "%s", ""),
-                          words.failed ? "" : words.data, NULL, NULL, NULL, of->type, of->width);
+    struct kiln__text *text = kiln__code_node(of->emit->code, kind, false, "%s", "");
+    if (words.failed)
+        text->failed = true; /* no kernel without it */
+    else
+        kiln__emit_expression(text, words.data, NULL, NULL, NULL, of->type, of->width);
     kiln__text_free(&words);
 }
 
