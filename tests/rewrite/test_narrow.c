@@ -39,6 +39,7 @@ struct encoder {
     kiln_batch *batch;
     kiln_type hand; /* casts are written by hand; 0: there are none */
     size_t rows;
+    bool splits; /* one product has queries, keys and values */
 };
 
 static kiln_tensor stored(const struct encoder *e, kiln_tensor x)
@@ -59,6 +60,20 @@ static kiln_tensor norm(const struct encoder *e, kiln_tensor x)
                            imagine_vector(e->batch, WIDTH), 1, (int[]){-1}, 1e-12);
 }
 
+/* One product for all three, [rows, LENGTH, 3, HEADS, ...] as [3, rows, HEADS, LENGTH, ...]. */
+static void split(const struct encoder *e, kiln_tensor x, kiln_tensor qkv[3])
+{
+    kiln_tensor y = stored(e, dense(e, x, WIDTH, 3 * WIDTH));
+    y = kiln_reshape(e->batch, y, 5, (size_t[]){e->rows, LENGTH, 3, HEADS, WIDTH / HEADS});
+    y = kiln_transpose(e->batch, y, (size_t[]){2, 0, 3, 1, 4});
+    for (int64_t i = 0; i < 3; i++) {
+        const int64_t start[5] = {i},
+                      end[5] = {i + 1, (int64_t)e->rows, HEADS, LENGTH, WIDTH / HEADS};
+        qkv[i] = kiln_reshape(e->batch, kiln_slice(e->batch, y, start, end, NULL), 4,
+                              (size_t[]){e->rows, HEADS, LENGTH, WIDTH / HEADS});
+    }
+}
+
 /* [rows, LENGTH, WIDTH] as heads, [rows, HEADS, LENGTH, WIDTH / HEADS]. */
 static kiln_tensor heads(const struct encoder *e, kiln_tensor x)
 {
@@ -70,8 +85,10 @@ static kiln_tensor layer(const struct encoder *e, kiln_tensor x)
 {
     kiln_batch *b = e->batch;
     kiln_tensor qkv[3], none = {0};
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3 && !e->splits; i++)
         qkv[i] = heads(e, stored(e, dense(e, x, WIDTH, WIDTH)));
+    if (e->splits)
+        split(e, x, qkv);
     kiln_tensor a = stored(e, kiln_attention(b, qkv[0], qkv[1], qkv[2], none, NULL));
     a = kiln_reshape(b, kiln_transpose(b, a, (size_t[]){0, 2, 1, 3}), 2,
                      (size_t[]){e->rows * LENGTH, WIDTH});
@@ -80,9 +97,10 @@ static kiln_tensor layer(const struct encoder *e, kiln_tensor x)
     return stored(e, norm(e, stored(e, kiln_add(b, dense(e, f, FEED, WIDTH), x))));
 }
 
-static kiln_batch *encoder(size_t rows, kiln_type hand, kiln_precision precision, bool invariant)
+static kiln_batch *encoder(size_t rows, kiln_type hand, kiln_precision precision, bool invariant,
+                           bool splits)
 {
-    struct encoder e = {kiln_batch_create(imagined_gpu()), hand, rows};
+    struct encoder e = {kiln_batch_create(imagined_gpu()), hand, rows, splits};
     cr_expect_eq(kiln_batch_set_precision(e.batch, precision), KILN_OK);
     if (invariant)
         cr_expect_eq(kiln_batch_set_batch_invariant(e.batch), KILN_OK);
@@ -130,15 +148,15 @@ static void free_planned(kiln_batch *batch, struct kiln__plan *plan)
     kiln_batch_release(batch);
 }
 
-/* Nine launches a layer, as with casts by hand, all between them narrow; and the weights' casts,
- * which are made once. */
-static void expect_encoder(kiln_precision precision, kiln_type type)
+/* Nine launches a layer, or seven, as with casts by hand, all between them narrow; and the weights'
+ * casts, which are made once. */
+static void expect_encoder(kiln_precision precision, kiln_type type, bool splits)
 {
-    kiln_batch *by_hand = encoder(128, type, KILN_PRECISION_EXACT, false);
+    kiln_batch *by_hand = encoder(128, type, KILN_PRECISION_EXACT, false, splits);
     struct kiln__plan hand = planned(by_hand);
     size_t launches = hand.launches.count;
     free_planned(by_hand, &hand);
-    kiln_batch *batch = encoder(128, (kiln_type)0, precision, false);
+    kiln_batch *batch = encoder(128, (kiln_type)0, precision, false, splits);
     struct kiln__plan plan = planned(batch);
     cr_expect_eq(plan.launches.count, launches);
     size_t maps = 0, tensor_cores = 0, rows = 0;
@@ -154,16 +172,18 @@ static void expect_encoder(kiln_precision precision, kiln_type type)
             cr_expect_eq(stored_type(&plan, i, 0), type, "launch %zu", i);
     }
     cr_expect_eq(stored_type(&plan, launches - 1, 0), KILN_F32);
-    cr_expect_eq(maps, LAYERS * 6u);
-    cr_expect_eq(tensor_cores, LAYERS * 7u);
+    cr_expect_eq(maps, LAYERS * (splits ? 4u : 6u));
+    cr_expect_eq(tensor_cores, LAYERS * (splits ? 5u : 7u));
     cr_expect_eq(rows, LAYERS * 2u + 1u);
     free_planned(batch, &plan);
 }
 
 Test(narrow, an_encoder_is_as_if_its_casts_were_written)
 {
-    expect_encoder(KILN_PRECISION_BF16, KILN_BF16);
-    expect_encoder(KILN_PRECISION_F16, KILN_F16);
+    for (int splits = 0; splits < 2; splits++) {
+        expect_encoder(KILN_PRECISION_BF16, KILN_BF16, splits);
+        expect_encoder(KILN_PRECISION_F16, KILN_F16, splits);
+    }
 }
 
 /* However many rows there are: no element is added up in another order. */
@@ -171,7 +191,7 @@ Test(narrow, tensor_cores_take_batch_invariant_products_of_any_number_of_rows)
 {
     const size_t rows[] = {1, 3, 128};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        kiln_batch *batch = encoder(rows[i], (kiln_type)0, KILN_PRECISION_BF16, true);
+        kiln_batch *batch = encoder(rows[i], (kiln_type)0, KILN_PRECISION_BF16, true, false);
         struct kiln__plan plan = planned(batch);
         size_t taken = 0;
         for (size_t k = 0; k < plan.launches.count; k++) {
