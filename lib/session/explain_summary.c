@@ -39,6 +39,20 @@ static struct totals totals_of(const struct kiln__graph *recorded, const struct 
     return totals;
 }
 
+/* That of the first product that is not to be exact, or "exact". */
+static const char *precision_of(const struct kiln__graph *graph)
+{
+    size_t name = KILN__PRODUCT_EXACT;
+    for (size_t i = 0; i < graph->nodes.count && name == KILN__PRODUCT_EXACT; i++) {
+        const struct kiln__node *node = &graph->nodes.items[i];
+        name = node->kind == KILN__ATTENTION ? node->attention.product
+               : node->kind != KILN__MATMUL || node->op == KILN__PRODUCT_EXACT_INTEGER
+                   ? KILN__PRODUCT_EXACT
+                   : node->op;
+    }
+    return kiln__product_word(name);
+}
+
 void kiln__explain_summary(const struct kiln__graph *recorded, const struct kiln__plan *plan,
                            struct kiln__text *text)
 {
@@ -47,8 +61,8 @@ void kiln__explain_summary(const struct kiln__graph *recorded, const struct kiln
     kiln__names_make(plan, recorded->labels, &names);
     kiln__text_add(text, "operations: %zu recorded, %zu left; launches: %zu; ", totals.recorded,
                    totals.left, plan->launches.count);
-    kiln__text_add(text, "uploads: %zu; downloads: %zu; copies: %zu\n", totals.uploads,
-                   totals.downloads, totals.copies);
+    kiln__text_add(text, "uploads: %zu; downloads: %zu; copies: %zu; precision: %s\n",
+                   totals.uploads, totals.downloads, totals.copies, precision_of(recorded));
     kiln__text_add(text,
                    "%.6g million operations on numbers, %.6g MB moved, %.6g MB saved by fusion, "
                    "%.6g MB of memory at once\n",
@@ -113,12 +127,13 @@ void kiln__explain_json(const struct kiln__graph *recorded, const struct kiln__p
     for (uint32_t i = 0; i < plan->launches.count; i++)
         json_array_append_new(launches, launch_json(&names, i));
     json_t *root =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "recorded",
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:o}", "recorded",
                   (json_int_t)totals.recorded, "left", (json_int_t)totals.left, "uploads",
                   (json_int_t)totals.uploads, "downloads", (json_int_t)totals.downloads, "copies",
-                  (json_int_t)totals.copies, "operations", (json_int_t)totals.operations, "bytes",
-                  (json_int_t)totals.bytes, "saved_bytes", (json_int_t)plan->fusion.saved_bytes,
-                  "peak_bytes", (json_int_t)kiln__plan_peak(plan), "launches", launches);
+                  (json_int_t)totals.copies, "precision", precision_of(recorded), "operations",
+                  (json_int_t)totals.operations, "bytes", (json_int_t)totals.bytes, "saved_bytes",
+                  (json_int_t)plan->fusion.saved_bytes, "peak_bytes",
+                  (json_int_t)kiln__plan_peak(plan), "launches", launches);
     kiln__names_free(&names);
     char *line = root ? json_dumps(root, JSON_COMPACT) : NULL;
     if (line)

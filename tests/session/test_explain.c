@@ -154,6 +154,19 @@ Test(explain, in_few_words)
     cr_expect_eq(count_of(text, "operations: 2 recorded, 2 left;"), 1u, "%s", text);
     cr_expect_eq(count_of(text, ": matmul, relu"), 1u, "%s", text);
     cr_expect_eq(count_of(text, "__kernel"), 0u);
+    cr_expect_eq(count_of(text, "; precision: exact\n"), 1u, "%s", text);
+    free(text);
+}
+
+/* The environment's, by which what is multiplied is rounded. */
+Test(explain, of_narrow_precision)
+{
+    setenv("KILN_PRECISION", "bf16", 1);
+    char *text = explained_as("summary");
+    cr_expect_eq(count_of(text, "; precision: bf16\n"), 1u, "%s", text);
+    free(text);
+    text = explained_as("text");
+    cr_expect_eq(count_of(text, "upload: stored as bf16"), 1u, "%s", text);
     free(text);
 }
 
@@ -169,6 +182,7 @@ Test(explain, as_json)
     json_t *launch = json_array_get(json_object_get(root, "launches"), 0);
     cr_expect_str_eq(json_string_value(json_object_get(launch, "what")), "matmul, relu");
     cr_expect(json_object_get(launch, "product"));
+    cr_expect_str_eq(json_string_value(json_object_get(root, "precision")), "exact");
     json_decref(root);
     free(text);
 }
