@@ -52,6 +52,10 @@ void kiln__fuse_materialise(struct kiln__fuser *fuser);
 /* The node is computed where it is used: in no memory, as far as is decided. */
 bool kiln__fuse_in_registers(const struct kiln__fuser *fuser, uint32_t index);
 
+/* Whether the value, which is not in memory, is rounded to a narrow type, and computed with from
+ * there on: in memory it is as narrow. */
+bool kiln__fuse_is_widened(const struct kiln__fuser *fuser, uint32_t index);
+
 /* Whether the pointwise node `index`, which only products use, is worth computing where they read
  * it: its layout is then the one that it would have in memory (prologue.c). */
 bool kiln__fuse_may_be_prologue(const struct kiln__fuser *fuser, uint32_t index);

@@ -32,8 +32,7 @@ static void materialise(struct kiln__fuser *fuser, uint32_t index, enum kiln__wh
     fuser->layouts[index] = kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, true);
 }
 
-/* A value that is rounded to a narrow type, and is computed with from there on. */
-static bool is_widened(const struct kiln__fuser *fuser, uint32_t index)
+bool kiln__fuse_is_widened(const struct kiln__fuser *fuser, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuse_node(fuser, index);
     if (node->kind != KILN__CAST || fuser->layouts[index].known)
@@ -46,7 +45,7 @@ static bool is_widened(const struct kiln__fuser *fuser, uint32_t index)
 /* As wide as it has to be. */
 static void materialise_value(struct kiln__fuser *fuser, uint32_t index, enum kiln__why why)
 {
-    bool widened = is_widened(fuser, index);
+    bool widened = kiln__fuse_is_widened(fuser, index);
     materialise(fuser, widened ? kiln__fuse_node(fuser, index)->input[0] : index, why);
     if (widened)
         fuser->layouts[index] =

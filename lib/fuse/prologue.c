@@ -10,7 +10,9 @@
  *   - it reads no more than one load as large as the operand, which lies as the operand would: the
  *     product's kernel is the same with it and without, and so is the order in which it adds up;
  *   - the product is not one for a library (CLBlast takes memory as it is): beside so many
- *     multiplications a kernel before it is nothing. */
+ *     multiplications a kernel before it is nothing;
+ *   - it does not round to a narrow type where tensor cores read that as it lies: they are taken or
+ *     not whatever the size, and weights are rounded once. */
 #include <assert.h>
 #include <string.h>
 
@@ -85,9 +87,22 @@ static struct leaves leaves_of(const struct kiln__fuser *fuser, uint32_t index)
     return leaves;
 }
 
+/* Whether the value is rounded to a floating type of 16 bits here, and perhaps read as f32 again.
+ */
+static bool is_rounded(const struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__node *node = kiln__fuse_node(fuser, index);
+    if (node->kind == KILN__CAST && node->type == KILN_F32)
+        node = kiln__fuse_in_registers(fuser, node->input[0])
+                   ? kiln__fuse_node(fuser, node->input[0])
+                   : node;
+    return node->kind == KILN__CAST && kiln__node_is_floating(node) && node->type != KILN_F32;
+}
+
 bool kiln__fuse_may_be_prologue(const struct kiln__fuser *fuser, uint32_t index)
 {
     return (fuser->for_products[index] && kiln__fuse_in_registers(fuser, index) &&
+            !(fuser->fusion->narrow_operands && is_rounded(fuser, index)) &&
             fuser->sizes[index].cost <= KILN__CHEAP_OPERAND && leaves_of(fuser, index).possible);
 }
 
@@ -158,13 +173,15 @@ static bool prologue_repeats(const struct kiln__fuser *fuser, uint32_t index, ui
            kiln__node_count(kiln__fuse_node(fuser, base));
 }
 
-/* What lies in memory for an operand that is at most a cast of it. */
+/* What lies, or will lie, in memory for an operand that is at most a cast of it. */
 static kiln_type stored_type(const struct kiln__fuser *fuser, uint32_t operand)
 {
     const struct kiln__layout *layout = &fuser->layouts[operand];
     const struct kiln__node *node = kiln__fuse_node(fuser, layout->base);
     if (layout->known && fuser->prologue[layout->base] && node->kind == KILN__CAST)
         layout = &fuser->layouts[node->input[0]];
+    if (!layout->known && kiln__fuse_is_widened(fuser, operand))
+        return kiln__fuse_node(fuser, kiln__fuse_node(fuser, operand)->input[0])->type;
     return layout->known ? kiln__fuse_node(fuser, layout->base)->type : KILN_F32;
 }
 

@@ -204,6 +204,30 @@ Test(narrow, tensor_cores_take_batch_invariant_products_of_any_number_of_rows)
     }
 }
 
+/* What computes x w of so many rows in a batch-invariant batch. */
+static const char *invariant_product(size_t rows, bool kept)
+{
+    kiln_batch *batch = kiln_batch_create(imagined_gpu());
+    cr_expect_eq(kiln_batch_set_precision(batch, KILN_PRECISION_F16), KILN_OK);
+    cr_expect_eq(kiln_batch_set_batch_invariant(batch), KILN_OK);
+    kiln_tensor w = kept ? imagine_weights(batch, WIDTH, FEED) : imagine_matrix(batch, WIDTH, FEED);
+    ask(batch, kiln_matmul(batch, imagine_matrix(batch, rows, WIDTH), w));
+    struct kiln__plan plan = planned(batch);
+    const char *name = name_of(&plan.launches.items[plan.launches.count - 1]);
+    free_planned(batch, &plan);
+    return name;
+}
+
+/* Weights lie as they do whatever the number of rows; what comes with a request may be rows. */
+Test(narrow, tensor_cores_take_batch_invariant_products_by_weights_across_the_sum)
+{
+    const size_t rows[] = {2, 31, 4096};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cr_expect_str_eq(invariant_product(rows[i], true), "wgmma");
+        cr_expect_str_eq(invariant_product(rows[i], false), "tiled");
+    }
+}
+
 /* ---- on the device ---- */
 
 static kiln_batch *begin(kiln_precision precision)
