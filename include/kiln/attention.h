@@ -54,9 +54,9 @@ KILN_API void kiln_attention_options_init(kiln_attention_options *options, size_
  *  (on a GPU up to 2^26, where they take no more than a 256th of its memory) or a 32nd part of all,
  *  whichever is more, are in memory at once, a few times over. Of a row that
  *  sees a single key those by q and k are what rounding leaves, next to 0 and not always 0. On a
- *  GPU, where q, k and v are all f16, or all bf16, weights, slopes and what flows to the scores are
- *  rounded to that type; f16's slopes are first brought to a size that suits it, a matrix at a
- *  time, so that an infinite one makes NaN of all its matrix's gradients.
+ *  GPU, where q, k and v are all f16, or all bf16, weights, the result's gradient and the scores'
+ *  are rounded to that type. In f16 the result's gradient is scaled to its range first, a matrix at
+ *  a time, so that an infinite one makes NaN of all its matrix's gradients.
  *
  *  `options` may be NULL. Owner: the result belongs to the batch. Threads: one at a time. Errors,
  *  sticky: INVALID_HANDLE, INVALID_ARGUMENT, SHAPE_MISMATCH, TYPE_MISMATCH, TOO_LARGE, UNSUPPORTED

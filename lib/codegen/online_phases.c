@@ -21,7 +21,7 @@ void kiln__online_turn_back(struct kiln__body *body)
     kiln__body_turn(body, body->phase - 1);
 }
 
-/* ---- tops ---- */
+/* ---- running maxima ---- */
 
 /* The largest of the first phase's accumulators, or its total, but no infinity: what is below that
  * is infinitely far below the lowest number, where -INFINITY less itself is NaN. */
@@ -40,7 +40,7 @@ static void emit_largest(const struct kiln__body *body, unsigned i, unsigned wid
     }
 }
 
-/* Declare the tops so far, and what they come from. */
+/* Declare the running maxima, and the value each is of. */
 static void emit_tops(const struct kiln__body *body, unsigned width, unsigned count)
 {
     const struct kiln__step *steps = body->group->steps.items;

@@ -472,7 +472,7 @@ static bool says_nothing(kiln_status status)
 }
 
 /* What still runs keeps all that it uses for as long as the process lives. */
-static enum kiln__probe_outcome prove(void *user, char why[KILN__PROBE_WHY])
+static enum kiln__probe_outcome self_test_outcome(void *user, char why[KILN__PROBE_WHY])
 {
     struct test test = {.runtime = ((struct test *)user)->runtime,
                         .only = ((struct test *)user)->only};
@@ -524,10 +524,10 @@ static enum kiln__probe_outcome find_out(const struct self_tests *self_tests,
         self_test->tile, self_test->mask ? ", mask of " : "",
         self_test->mask ? kiln_type_name(self_test->mask) : "");
     struct test test = {.runtime = self_tests->runtime, .only = {{is_it}, *self_test, false}};
-    const struct kiln__crash_probe trial = {subject, PATIENCE, LIFE};
+    const struct kiln__crash_probe probe = {subject, PATIENCE, LIFE};
     struct kiln__programs *programs = self_tests->runtime->programs;
     bool may_compile = kiln__programs_compile_mode(programs) != KILN_COMPILE_NEVER;
-    return kiln__crash_probe(programs, &trial, may_compile ? prove : NULL, &test);
+    return kiln__crash_probe(programs, &probe, may_compile ? self_test_outcome : NULL, &test);
 }
 
 /* What another process is trying is asked again the next time. */

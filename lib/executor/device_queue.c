@@ -3,10 +3,11 @@
  * idle leaves a batch to another that will have it done sooner all the same. */
 #include "executor/future.h"
 
-/* An estimate that a lane had no chance to mend for so many times its own length is tried again. */
+/* An estimate that a queue had no chance to mend for so many times its own length is tried again.
+ */
 #define TRUST 32
 
-/* Times the first wait of a failed lane. */
+/* Times the first wait of a failed queue. */
 #define MOST_PATIENCE 64
 
 /* Nanoseconds until an idle worker looks again, at least. */
@@ -107,7 +108,7 @@ size_t kiln__device_queue_most(const kiln_executor *executor,
     return cut < all ? fewer : most;
 }
 
-/* ---- lanes that fail ---- */
+/* ---- queues that fail ---- */
 
 bool kiln__device_queue_has_other(const kiln_executor *executor,
                                   const struct kiln__device_queue *device_queue)
@@ -118,7 +119,7 @@ bool kiln__device_queue_has_other(const kiln_executor *executor,
     return false;
 }
 
-/* Another lane in service, else one that could be tried by now. */
+/* Another queue in service, else one that could be tried by now. */
 static struct kiln__device_queue *
 find_other(kiln_executor *executor, const struct kiln__device_queue *device_queue, int64_t now)
 {
@@ -182,7 +183,7 @@ static int64_t away(const struct kiln__device_queue *device_queue, int64_t now)
     return there ? 0 : now - device_queue->last;
 }
 
-/* Whether another lane would have the next batch done first. Of equals the first takes it. */
+/* Whether another queue would have the next batch done first. Of equals the first takes it. */
 static bool another_is_better(const kiln_executor *executor,
                               const struct kiln__device_queue *device_queue, int64_t now)
 {

@@ -7,8 +7,8 @@
  *     running -> done      by the worker that has it
  *
  * What has come to pass is one word. Whoever wants to be told says so there unless it is done, and
- * who completes it sees that. Those who wait do so at a bell of the executor's, all those at the
- * same one whose requests were submitted between two batches and most likely run in one. The
+ * who completes it sees that. Those who wait do so at an event count of the executor's, all those
+ * at the same one whose requests were submitted between two batches and most likely run in one. The
  * executor's part ends with DONE, or, if there is a callback or a descriptor, with TOLD; its
  * caller's ends with RELEASED. The later one of the two keeps it. */
 #ifndef KILN_EXECUTOR_FUTURE_H

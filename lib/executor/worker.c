@@ -79,7 +79,7 @@ static void worker_take(kiln_executor *executor, const struct kiln__device_queue
     pthread_cond_broadcast(&executor->room);
 }
 
-/* Nothing comes any more: neither from callers nor back from a lane that fails. */
+/* Nothing comes any more: neither from callers nor back from a device queue that fails. */
 static bool is_over(const kiln_executor *executor)
 {
     return executor->stopping && !executor->queue.count && !executor->active;

@@ -71,6 +71,6 @@ const char *kiln__attention_backward_check(const struct kiln__graph *graph,
     if (!scales && (!has_shape(graph, node, KILN__OTHER_ROW_OPERAND, size.m, size.e) ||
                     !has_shape(graph, node, KILN__OTHER_STREAMED_OPERAND, size.n, size.e) ||
                     !has_shape(graph, node, KILN__STATS, queries, KILN__STATS_COLUMNS)))
-        return "shapes of slopes, values or stats";
+        return "shapes of the result's gradient, values or stats";
     return NULL;
 }

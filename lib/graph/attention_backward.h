@@ -13,7 +13,7 @@
  *
  * l_i is INFINITY if query i sees no key: all its weights are 0. stats [.., m, 4] has l_i, t_i, w
  * and u of each query; w and u are the same for all queries of a matrix. The node's op is the
- * narrow type that weights and slopes are rounded to before they meet the last factor, or 0.
+ * narrow type that weights and gradients are rounded to before they meet the last factor, or 0.
  * Attention's gradients are recorded like this for devices whose kernels never store scores
  * (grad/grad_attention.c).
  */

@@ -34,8 +34,9 @@ struct kiln__record_limits {
 struct kiln_batch {
     kiln_context *context;
     struct kiln__record_limits limits;
-    /* Whether gradients of such an attention, of d or e columns, are recorded as slopes
-     * (graph/attention_backward.h): the device has kernels for them. NULL: none are. */
+    /* Whether gradients of such an attention, of d or e columns, are recorded as
+     * nodes of their own (graph/attention_backward.h): the device has kernels for them. NULL: none
+     * are. */
     bool (*takes_attention_backward)(const kiln_batch *batch, kiln_type type, double scale,
                                      size_t d, size_t e);
     uint32_t serial;              /* of this recording; part of every tensor's id */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slopes as an operation of a batch: what gradients record; there is no public call. */
+/* Attention backward as an operation of a batch: gradients record it; there is no public call. */
 #ifndef KILN_RECORD_RECORD_ATTENTION_BACKWARD_H
 #define KILN_RECORD_RECORD_ATTENTION_BACKWARD_H
 

@@ -176,7 +176,7 @@ uint32_t kiln__rewrite_move(struct kiln__rewrite *rewrite, uint32_t index,
     return donated_to;
 }
 
-/* The node of `to` for one of `from`, or for its heir. */
+/* The node of `to` for one of `from`, or for what replaces it. */
 static uint32_t what_became(const struct kiln__rewrite *rewrite, const uint32_t *heirs,
                             uint32_t index)
 {

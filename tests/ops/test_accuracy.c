@@ -215,7 +215,7 @@ static const char introduction[] =
     "Attention whose operands are all f16, or all bf16, may round each weight to that type, an\n"
     "error of 2^-11 or 2^-8 of it at most, as other implementations do: on an H200 the root of\n"
     "the mean square of the error is 2e-4 (f16) and 2e-3 (bf16) of that of the results, before\n"
-    "these are rounded. On a GPU its gradients are made of weights, slopes and gradients of the\n"
+    "these are rounded. On a GPU its gradients are made of weights and gradients of result and\n"
     "scores that are rounded to it: 3.7e-4 and 2.9e-3 of them, by q and k; 2.9e-4 and 2.3e-3 by v\n"
     "(rounded results; PyTorch 2.11: 3.0e-4 and 2.4e-3, 2.9e-4 and 2.3e-3).\n";
 
