@@ -346,6 +346,23 @@ Test(wgmma, packs_what_does_not_lie_as_it_reads_it)
                  "-DBYTES=1 -DPARTS=1 -DALIGNED=1 65, matmul_wgmma_pack, matmul_wgmma");
 }
 
+/* It reads weights of 16 bits as fast for a few rows as for many; fewer are for
+ * kernels/matmul_gpu_rows.
+ */
+Test(wgmma, takes_a_few_rows_by_narrow_weights)
+{
+    struct kiln__device device = hopper();
+    struct product product = {KILN_BF16, 1, 9, 768, 768, 0, 1, .after = NULL};
+    believed = 64 + 128 + 256 + HANDS_OVER;
+    cr_expect(strstr(planned(&device, &product), "-DTYPE=bf16 "));
+    product.m = 8;
+    expect_other(&product);
+    product.m = 16;
+    product.k = 256;
+    expect_other(&product);
+    expect_other(&(struct product){KILN_BF16, 4, 16, 768, 768, 0, 1, .after = NULL});
+}
+
 Test(wgmma, leaves_i8_to_parts_where_it_is_not_for_them)
 {
     struct kiln__device device = hopper();
