@@ -136,7 +136,7 @@ class Tokens(Decoder):
 
             def attend(i, q, k, v):
                 for cache, new in zip(caches[i], (k, v), strict=True):
-                    cache[...] = kiln.scatter(cache, at, new, axis=2)
+                    cache[:, :, at] = new
                 keys, values = caches[i]
                 q = q.reshape(rows, s.pairs, s.heads // s.pairs, s.size)
                 return kiln.attention(q, keys, values, seen)
