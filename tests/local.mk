@@ -282,6 +282,7 @@ fuzz_calls_sources = \
 	tests/fuzz/values.c \
 	tests/fuzz/values.def \
 	tests/fuzz/values.h \
+	tests/fuzz/values_executors.c \
 	tests/fuzz/values_options.c \
 	tests/fuzz/values_tensors.c \
 	tests/fuzz/values_texts.c \

@@ -37,6 +37,9 @@ const char *long_text(void);
 size_t take_size(void);
 int64_t take_position(size_t extent);
 
+/* The size field of a structure of `right` bytes: right mostly. */
+size_t take_struct_size(size_t right);
+
 #define KIND(name, type) type take_##name(void);
 #include "fuzz/values.def"
 #undef KIND
