@@ -282,8 +282,8 @@ Test(grad_operations, slices_at_positions)
         kiln_batch *batch = imagined_batch();
         kiln_tensor x[2] = {check_plain(batch, DIMS(4, 3)), check_plain(batch, DIMS(2, 3))};
         kiln_tensor start = check_given(batch, KILN_I32, DIMS(1), &positions[i]);
-        kiln_tensor y = kiln_update_slice(batch, kiln_square(batch, x[0]), kiln_exp(batch, x[1]),
-                                          start, 0);
+        kiln_tensor y =
+            kiln_update_slice(batch, kiln_square(batch, x[0]), kiln_exp(batch, x[1]), start, 0);
         expect_gradient(batch, kiln_square(batch, y), 2, x);
     }
     kiln_batch *batch = imagined_batch();
