@@ -58,10 +58,9 @@ typedef enum kiln_host_memory {
  *
  *  BF16 and F16 on every device, of products, convolutions and attention, and of their gradients.
  *  Their operands are rounded to the type and stored in it, once for all readers; weights in buffers
- *  are rounded when their content changes. So are the results of such products that a norm, a
- *  softmax or a pooling by the largest reads. What is computed is computed in f32, sums too, and
- *  nothing else is rounded: results that are asked for, buffers, parameters that are updated,
- *  integers. Tensor cores take such operands, also in batch-invariant batches; on a CPU less memory
+ *  are rounded when their content changes. What is computed is computed in f32, sums too, and
+ *  nothing else is rounded: results that are asked for, buffers, parameters that are updated
+ *  element by element, integers, the factors of a product of depth 1, as angles of positions. Tensor cores take such operands, also in batch-invariant batches; on a CPU less memory
  *  is read, which may save less time than rounding takes. Spectra (kiln/signal.h) stay f32.
  *  F16 holds no more than 65504, beyond which operands are infinite, and of what is below 6e-8
  *  nothing: gradients that small are lost. There is no loss scaling: multiply the loss, and divide

@@ -263,8 +263,8 @@ static void give_backward(const struct adjoint *a)
     }
 }
 
-void kiln__adjoint_attention(struct kiln__gradient *walk, const struct kiln__node *node,
-                             kiln_tensor y, kiln_tensor g)
+static void grad_attention_give(struct kiln__gradient *walk, const struct kiln__node *node,
+                                kiln_tensor y, kiln_tensor g)
 {
     struct adjoint a = {.walk = walk, .batch = walk->batch, .node = node};
     struct found found = {.blocks = 0};
@@ -294,4 +294,15 @@ void kiln__adjoint_attention(struct kiln__gradient *walk, const struct kiln__nod
         walk_block(&a, first, first + rows < a.size.m ? first + rows : a.size.m, &found);
     if (!a.batch->error.status)
         give_found(&a, &found);
+}
+
+/* Its products are narrow where the operation's are. */
+void kiln__adjoint_attention(struct kiln__gradient *walk, const struct kiln__node *node,
+                             kiln_tensor y, kiln_tensor g)
+{
+    const uint8_t usual = walk->batch->product;
+    if (kiln__node_narrow(node) || kiln__product_narrow(usual))
+        walk->batch->product = (uint8_t)node->attention.product;
+    grad_attention_give(walk, node, y, g);
+    walk->batch->product = usual;
 }

@@ -90,6 +90,9 @@ static kiln_tensor record_product(kiln_batch *batch, const char *call, struct op
     }
     if (!lead(batch, &node.shape, a) || !lead(batch, &node.shape, b))
         return none;
+    /* With nothing to add up there is nothing to save: angles of positions are such products. */
+    if (kiln__product_narrow(node.op) && a->shape.dims[a->shape.rank - 1] == 1)
+        node.op = KILN__PRODUCT_EXACT;
     node.input[0] = kiln__tensor_index(a->tensor);
     node.input[1] = kiln__tensor_index(b->tensor);
     return kiln__batch_record(batch, &node, call);

@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Narrow products (kiln__node_narrow()) become exact ones of operands that are stored in the narrow
  * type. A value is rounded once, where it is made, and whoever else computes with it reads it as it
- * is stored; so does what norms and softmax read of a product's results. All is computed in f32.
+ * is stored. Nothing else is rounded: scores may have a mask of -1e9, the largest of logits is that
+ * of those which are read. All is computed in f32.
  *
  * As it is stays what is asked for, what comes from outside (but for narrow products themselves),
  * and what is updated from there, as a parameter is. The rule looks at the graph alone, never at
  * sizes: a row is rounded in the same places in every batch. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "graph/attention.h"
 #include "rewrite/rewrite.h"
-
-/* A value that so many steps lead from to a reduction is what a norm or a softmax reads: the mean,
- * or the mean of the squares. */
-#define NORM_STEPS 2
-#define FAR 255
 
 struct kiln__narrow {
     uint8_t *wanted;   /* per node of `from`: the narrow type that it is to be stored in; 0: none */
@@ -29,13 +24,8 @@ struct survey {
     const struct kiln__graph *graph;
     const uint32_t *uses;
     struct kiln__narrow *narrow;
-    uint32_t *readers; /* per node: operations that read it, through movements */
-    uint8_t *steps;   /* pointwise ones to a reduction of rows, and this; FAR: there is none near */
-    bool *chosen;     /* a reduction takes the largest or smallest of it */
-    bool *updates;    /* it leads to a result, element by element, */
-    bool *outside;    /* and comes from outside so */
-    bool *statistic;  /* it is made of what rows come to */
-    uint8_t *product; /* the narrow type of the product whose results it is computed from; or 0 */
+    bool *updates; /* per node: it leads to a result, element by element, */
+    bool *outside; /* and comes from outside so */
 };
 
 static const struct kiln__node *at(const struct survey *survey, uint32_t index)
@@ -99,33 +89,9 @@ static void want_operands(const struct survey *survey, uint32_t index)
         want(survey, node->input[k], own);
 }
 
-/* Whether the reduction leaves more than one number. */
-static bool keeps_rows(const struct kiln__node *node)
-{
-    return node->kind == KILN__REDUCE && kiln__node_count(node) > 1;
-}
-
-static bool chooses(const struct kiln__node *node)
-{
-    return node->kind == KILN__REDUCE &&
-           (kiln__reduce_rows[node->op].kind == KILN__REDUCES_LARGEST ||
-            kiln__reduce_rows[node->op].kind == KILN__REDUCES_SMALLEST);
-}
-
 /* What the node's operand learns of being read by it. */
 static void note_reader(const struct survey *survey, uint32_t index, uint32_t operand)
 {
-    const struct kiln__node *node = at(survey, index);
-    const bool moves = kiln__node_is_movement(node);
-    const uint8_t steps = survey->steps[index];
-    const uint8_t own = keeps_rows(node)                 ? 1
-                        : moves                          ? steps
-                        : !kiln__node_is_pointwise(node) ? FAR
-                        : steps < FAR                    ? steps + 1
-                                                         : FAR;
-    survey->readers[operand] += moves ? survey->readers[index] : 1;
-    survey->steps[operand] = own < survey->steps[operand] ? own : survey->steps[operand];
-    survey->chosen[operand] |= moves ? survey->chosen[index] : chooses(node);
     survey->updates[operand] |= survey->updates[index] && is_uniform(survey, index) &&
                                 is_same_shape(survey, index, operand);
 }
@@ -147,14 +113,6 @@ static void look_at_readers(const struct survey *survey)
 
 /* ---- what is asked of each node by what it is made of ---- */
 
-/* Whether the value is what a norm or softmax goes over more than once, or of what the largest is
- * taken. */
-static bool is_read_by_rows(const struct survey *survey, uint32_t index)
-{
-    return survey->chosen[index] ||
-           (survey->readers[index] > 1 && survey->steps[index] <= NORM_STEPS);
-}
-
 /* Whether the value comes from outside, element by element. */
 static bool is_from_outside(const struct survey *survey, uint32_t index)
 {
@@ -165,65 +123,18 @@ static bool is_from_outside(const struct survey *survey, uint32_t index)
     return outside;
 }
 
-/* Whether a value has been made of reductions of rows alone. */
-static bool is_statistic(const struct survey *survey, uint32_t index)
-{
-    const struct kiln__node *node = at(survey, index);
-    bool all = kiln__node_is_pointwise(node) || kiln__node_is_movement(node), some = false;
-    for (unsigned k = 0; k < node->n_inputs; k++) {
-        const bool own = survey->statistic[node->input[k]];
-        all = all && (own || kiln__node_count(at(survey, node->input[k])) == 1);
-        some = some || own;
-    }
-    return keeps_rows(node) || (all && some);
-}
-
-/* The narrow type of the product whose results the value is computed from, element by element, with
- * nothing that was found out about rows of them; 0: of none. */
-static kiln_type product_of(const struct survey *survey, uint32_t index)
-{
-    const struct kiln__node *node = at(survey, index);
-    kiln_type type = kiln__node_narrow(node);
-    for (unsigned k = 0; k < node->n_inputs; k++) {
-        const uint32_t input = node->input[k];
-        const bool through = kiln__node_is_movement(node) || (node->kind == KILN__ELEMENTWISE &&
-                                                              is_same_shape(survey, index, input));
-        if (survey->statistic[input])
-            return (kiln_type)0;
-        if (through && survey->product[input] && !survey->narrow->wanted[input])
-            type = (kiln_type)survey->product[input];
-    }
-    return type;
-}
-
 static void look_at_operands(const struct survey *survey, uint32_t index)
 {
     const struct kiln__node *node = at(survey, index);
     struct kiln__narrow *narrow = survey->narrow;
     const bool moves = kiln__node_is_movement(node), outside = is_from_outside(survey, index);
-    const kiln_type type = product_of(survey, index);
     survey->outside[index] = outside;
-    survey->statistic[index] = is_statistic(survey, index);
-    survey->product[index] = type;
     narrow->kept[index] = kiln__node_is_input(node) || node->kind == KILN__CONSTANT ||
                           node->kind == KILN__IOTA || (outside && survey->updates[index]);
     if (moves && narrow->wanted[node->input[0]] && !narrow->kept[node->input[0]])
         want(survey, index, (kiln_type)narrow->wanted[node->input[0]]);
     else if (moves)
         narrow->kept[index] = narrow->kept[node->input[0]];
-    else if (type && !narrow->kept[index] && is_read_by_rows(survey, index))
-        want(survey, index, type);
-}
-
-static void free_survey(struct survey *survey)
-{
-    free(survey->readers);
-    free(survey->steps);
-    free(survey->chosen);
-    free(survey->updates);
-    free(survey->outside);
-    free(survey->statistic);
-    free(survey->product);
 }
 
 void kiln__rewrite_free_narrow(struct kiln__rewrite *rewrite)
@@ -252,23 +163,17 @@ static bool look(struct kiln__rewrite *rewrite)
     struct survey survey = {.graph = rewrite->from,
                             .uses = rewrite->from_uses,
                             .narrow = narrow,
-                            .readers = calloc(count, sizeof *survey.readers),
-                            .steps = malloc(count),
-                            .chosen = calloc(count, sizeof *survey.chosen),
                             .updates = calloc(count, sizeof *survey.updates),
-                            .outside = calloc(count, sizeof *survey.outside),
-                            .statistic = calloc(count, sizeof *survey.statistic),
-                            .product = calloc(count, sizeof *survey.product)};
+                            .outside = calloc(count, sizeof *survey.outside)};
     bool done = narrow->wanted && narrow->kept && narrow->stored && narrow->widened &&
-                survey.readers && survey.steps && survey.chosen && survey.updates &&
-                survey.outside && survey.statistic && survey.product;
+                survey.updates && survey.outside;
     if (done) {
-        memset(survey.steps, FAR, count);
         look_at_readers(&survey);
         for (uint32_t i = 0; i < count; i++)
             look_at_operands(&survey, i);
     }
-    free_survey(&survey);
+    free(survey.updates);
+    free(survey.outside);
     return done;
 }
 
