@@ -80,8 +80,9 @@ class Encoder:
         import kiln
         weights, words, lengths = data
         ways = {}
-        for way, kind in (("f32", None), ("bf16, by casts", "bf16")):
-            if kind and device == "cpu":
+        for way, kind, precision in (("f32", None, None), ("bf16, by casts", "bf16", None),
+                                     ("bf16", None, "bf16")):
+            if way != "f32" and device == "cpu":
                 continue
             p = {}
             for name, value in weights.items():
@@ -92,7 +93,7 @@ class Encoder:
                     p[name] = kiln.Buffer(value)
             narrow = (lambda x, kind=kind: x.astype(kind)) if kind else (lambda x: x)
             run = kiln.function(lambda words, lengths, p=p, narrow=narrow:
-                                self.encode(Kiln, p, words, lengths, narrow))
+                                self.encode(Kiln, p, words, lengths, narrow), precision=precision)
             ways[way] = lambda run=run: [run(words, lengths).numpy()]
         return ways
 

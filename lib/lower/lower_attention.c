@@ -337,13 +337,15 @@ static int wgmma_columns(const struct kiln__attention_size *size)
     return size->d > 64 || size->e > 64 ? WGMMA_MOST : 64;
 }
 
-/* The mask's type as it lies in memory, which the kernel reads as it is; 0: there is none. */
+/* The mask's type as it lies in memory, which the kernel reads as it is: truths as the u8 that they
+ * are. 0: there is none. */
 static kiln_type stored_mask(const struct kiln__plan *plan, const struct attention *attention)
 {
     if (attention->operands.inputs <= KILN__MASK)
         return (kiln_type)0;
     const uint32_t node = attention->group->accesses.items[KILN__MASK].node;
-    return plan->fusion.graph.nodes.items[node].type;
+    const kiln_type type = plan->fusion.graph.nodes.items[node].type;
+    return type == KILN_BOOL ? KILN_U8 : type;
 }
 
 /* The kernel's MASK; -1: it reads none of that type. */

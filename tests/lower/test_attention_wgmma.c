@@ -80,7 +80,7 @@ static const char *planned_by(const struct kiln__device *device,
     kiln_tensor mask = {0};
     if (a->mask)
         mask = operand(batch, a->mask, 1, a->m, a->n);
-    if (a->mask && a->mask != KILN_U8)
+    if (a->mask && a->mask != KILN_U8 && a->mask != KILN_BOOL)
         mask = kiln_cast(batch, mask, KILN_F32);
     kiln_tensor y = kiln_attention(batch, q, k, v, mask, &how);
     ask(batch, a->result ? kiln_cast(batch, y, a->result) : y);
@@ -146,6 +146,8 @@ Test(attention_wgmma, stores_narrow_results_at_once)
 Test(attention_wgmma, reads_masks_as_they_lie_and_two_keys_at_once_where_all_rows_start_even)
 {
     struct attention attention = {NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, KILN_U8, 0};
+    expect_words(&attention, MASKED "-DMASK=1 -DPAIRS=1 8 x 4");
+    attention.mask = KILN_BOOL; /* as comparisons make them */
     expect_words(&attention, MASKED "-DMASK=1 -DPAIRS=1 8 x 4");
     attention.mask = KILN_F32;
     expect_words(&attention, MASKED "-DMASK=2 -DPAIRS=1 8 x 4");
