@@ -39,7 +39,9 @@ INIT(kiln_window_options_init, kiln_window_options, KILN_WINDOW_OPTIONS_INIT)
 
 void(kiln_model_init)(kiln_model *model, size_t size, size_t row_size)
 {
-    kiln_model own = KILN_MODEL_INIT;
+    static const kiln_model usual = KILN_MODEL_INIT;
+    kiln_model own;
+    memcpy(&own, &usual, sizeof own); /* with what lies behind the last field */
     own.row_size = row_size;
     initializer_fill(model, size, &own, sizeof own);
 }
