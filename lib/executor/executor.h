@@ -91,7 +91,6 @@ struct kiln_executor {
     pthread_cond_t over;  /* no worker is left */
 
     /* set once */
-    unsigned forks; /* at its making */
     int64_t started;
     kiln_executor_options options;
     struct kiln__model model;
@@ -103,12 +102,13 @@ struct kiln_executor {
     atomic_size_t references; /* all holders together, each future, on a shelf or not */
     atomic_bool stopping;     /* no further requests */
 
+    bool claimed;   /* somebody joins or detaches the threads */
+    bool ended;     /* all workers have, and let go of the contexts */
+    unsigned forks; /* at its making; set once */
     unsigned handles;
-    bool claimed; /* somebody joins or detaches the threads */
-    bool ended;   /* all workers have, and let go of the contexts */
-    size_t thread_count;
     unsigned alive;  /* workers */
     unsigned active; /* of them, those with a batch: it may come back to the queue */
+    size_t thread_count;
 
     struct kiln__request_queue queue;
 

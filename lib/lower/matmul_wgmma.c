@@ -323,7 +323,7 @@ bool kiln__matmul_has_exact_integers(const struct kiln__plan_options *options)
 
 /* Smaller ones are done before their operands are packed. */
 #define LEAST_PACKED 128
-#define LEAST_WEIGHTS (512 * 512)
+#define LEAST_WEIGHTS ((int64_t)512 * 512)
 
 /* A tile that is mostly empty takes as long as a full one. Where it reads narrow weights, that is
  * as long as these take: 16 rows by 768 x 768 in bf16 took an H200 6.9 us, by 4096 x 4096 21 us; in
