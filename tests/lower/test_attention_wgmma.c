@@ -22,15 +22,6 @@
 
 /* ---- the device, and who believes in it ---- */
 
-static struct kiln__device hopper(void)
-{
-    struct kiln__device device = imagined_gpu()->runtime.device;
-    device.info.has_inline_ptx = 1;
-    device.info.max_work_group = 1024;
-    device.ptx_level = 90;
-    return device;
-}
-
 static bool believes(struct kiln__self_tester *self_tester, const struct kiln__self_test *self_test)
 {
     (void)self_tester;
@@ -105,7 +96,7 @@ static const char *planned_by(const struct kiln__device *device,
 
 static void expect_words(const struct attention *attention, const char *words)
 {
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     struct kiln__self_tester self_tester = {believes};
     cr_expect_str_eq(planned_by(&device, &self_tester, attention), words);
 }
@@ -168,7 +159,7 @@ static bool believes_unmasked(struct kiln__self_tester *self_tester,
 
 Test(attention_wgmma, has_to_be_proved_with_the_mask_that_it_reads)
 {
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     struct kiln__self_tester self_tester = {believes_unmasked};
     struct attention attention = {NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, KILN_U8, 0};
     cr_expect_str_eq(planned_by(&device, &self_tester, &attention), "attention_gpu");
@@ -180,7 +171,7 @@ Test(attention_wgmma, has_to_be_proved_with_the_mask_that_it_reads)
  * floats. */
 Test(attention_wgmma, has_no_narrow_result_stored_as_floats)
 {
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     struct kiln__self_tester self_tester = {believes};
     struct kiln__plan_options options = {.device = &device, .self_tester = &self_tester};
     struct kiln__plan plan;
@@ -229,7 +220,7 @@ static bool believes_long(struct kiln__self_tester *self_tester,
 
 Test(attention_wgmma, leaves_floats_to_longer_stages_where_these_are_proved)
 {
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     struct kiln__self_tester self_tester = {believes_long};
     struct attention attention = {NARROW(KILN_F32), 8, 512, 512, 128, 100, 0, 0, 0};
     cr_expect_str_eq(
@@ -256,7 +247,7 @@ Test(attention_wgmma, leaves_floats_to_longer_stages_where_these_are_proved)
 
 Test(attention_wgmma, is_for_the_device_that_has_it_and_has_proved_it)
 {
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     struct kiln__self_tester self_tester = {doubts};
     const struct attention attention = {NARROW(KILN_F16), 8, 512, 512, 64, 64, 0, 0, 0};
     cr_expect_str_eq(planned_by(&device, &self_tester, &attention), "attention_gpu");
@@ -279,7 +270,7 @@ static bool believes_all(struct kiln__self_tester *self_tester,
 static struct kiln__plan plan_of_gradient(kiln_type type, bool slopes,
                                           struct kiln__self_tester *self_tester)
 {
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     struct kiln__plan_options options = {.device = &device, .self_tester = self_tester};
     struct kiln__plan plan;
     kiln_batch *batch = kiln_batch_create(imagined_gpu());
@@ -395,7 +386,7 @@ Test(attention_wgmma, takes_gradients_of_some_sizes)
     } sizes[] = {{64, 64, 1, true},  {8, 128, 0.5, true}, {12, 16, 1, false},
                  {16, 12, 1, false}, {136, 16, 1, false}, {16, 136, 1, false},
                  {0, 16, 1, false},  {16, 16, 0, false},  {16, 16, -1, false}};
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     struct kiln__self_tester self_tester = {believes_all};
     struct kiln__plan_options options = {.device = &device, .self_tester = &self_tester};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -406,7 +397,7 @@ Test(attention_wgmma, takes_gradients_of_some_sizes)
     cr_expect(!kiln__has_attention_gradients(&options, (kiln_type)0, 1, 64, 64));
     device.info.max_work_group = 256;
     cr_expect(!kiln__has_attention_gradients(&options, KILN_F16, 1, 64, 64));
-    device = hopper();
+    device = imagined_hopper();
     self_tester.passes = doubts_both;
     cr_expect(!kiln__has_attention_gradients(&options, KILN_F16, 1, 64, 64));
     options.self_tester = NULL;

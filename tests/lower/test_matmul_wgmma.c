@@ -17,16 +17,6 @@
 
 /* ---- the device, and who believes in it ---- */
 
-static struct kiln__device hopper(void)
-{
-    struct kiln__device device = imagined_gpu()->runtime.device;
-    device.info.has_inline_ptx = 1;
-    device.info.max_work_group = 1024;
-    device.info.compute_units = 132;
-    device.ptx_level = 90;
-    return device;
-}
-
 #define HANDS_OVER 1      /* a tile of 256 columns, which is finished by other warps */
 static unsigned believed; /* tiles of so many columns, as a sum */
 
@@ -103,7 +93,7 @@ static const char *planned(const struct kiln__device *device, const struct produ
 
 static void expect_words(const struct product *product, const char *words)
 {
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     believed = 64 + 128 + 256 + HANDS_OVER;
     cr_expect_str_eq(planned(&device, product), words);
 }
@@ -145,7 +135,7 @@ Test(wgmma, takes_narrow_tiles_where_wide_ones_leave_cores_idle)
 /* What this device was tuned to. */
 static const char *tuned(unsigned tile, unsigned splits, const struct product *product)
 {
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     struct kiln__traits traits = *device.traits;
     traits.tile = tile;
     traits.splits = splits;
@@ -234,7 +224,7 @@ Test(wgmma, hands_a_tile_over_where_that_was_faster)
         {as_residual_layer, 8192, 8192, 4096, false},
         {as_residual_layer, 8192, 8192, 8192, true},
     };
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     believed = 64 + 128 + 256 + HANDS_OVER;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct product product = {.type = KILN_BF16,
@@ -267,7 +257,7 @@ static kiln_tensor as_update(kiln_batch *batch, kiln_tensor g, size_t n)
 Test(wgmma, splits_nothing_for_the_operands_of_what_follows)
 {
     static const size_t depths[] = {1024, 2048, 4096};
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     believed = 64 + 128 + 256 + HANDS_OVER;
     for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
         const struct product gradient = {.type = KILN_BF16,
@@ -286,7 +276,7 @@ Test(wgmma, hands_no_tile_over_that_takes_long_anyway_or_unproved)
 {
     const struct product layer = {KILN_BF16, 1, 8192, 8192, 4096, 0, 0, .after = as_narrow_layer};
     struct product other = layer;
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     believed = 64 + 128 + 256 + HANDS_OVER;
     other.k = 65536;
     cr_expect(strstr(planned(&device, &other), WIDE), "what follows is a small part of the work");
@@ -351,7 +341,7 @@ Test(wgmma, packs_what_does_not_lie_as_it_reads_it)
  */
 Test(wgmma, takes_a_few_rows_by_narrow_weights)
 {
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     struct product product = {KILN_BF16, 1, 9, 768, 768, 0, 1, .after = NULL};
     believed = 64 + 128 + 256 + HANDS_OVER;
     cr_expect(strstr(planned(&device, &product), "-DTYPE=bf16 "));
@@ -365,7 +355,7 @@ Test(wgmma, takes_a_few_rows_by_narrow_weights)
 
 Test(wgmma, leaves_i8_to_parts_where_it_is_not_for_them)
 {
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     const struct product deep = {KILN_I8, 1, 512, 512, 4096, 0, 1, .after = NULL};
     expect_other(&(struct product){KILN_I8, 1, 16, 512, 4096, 0, 1, .after = NULL});
     expect_other(&(struct product){KILN_I8, 1, 512, 512, 4096, 0, 1, .batch_invariant = true});
@@ -448,7 +438,7 @@ Test(wgmma, refuses_a_precision_that_nobody_knows)
 
 Test(wgmma, is_for_the_device_that_has_it_and_has_proved_it)
 {
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     const struct product product = {KILN_BF16, 1, 4096, 4096, 4096, 0, 0, .after = NULL};
     believed = 0;
     cr_expect_str_eq(planned(&device, &product), "");
@@ -466,7 +456,7 @@ Test(wgmma, is_for_the_device_that_has_it_and_has_proved_it)
 /* What has no wgmma has mma, from Ampere on; and so has Hopper where wgmma has not proved right. */
 Test(wgmma, is_mma_on_other_generations)
 {
-    struct kiln__device device = hopper();
+    struct kiln__device device = imagined_hopper();
     struct product product = {KILN_BF16, 3, 512, 1024, 512, 1, 0, .after = as_narrow_layer};
     wanted = "mma";
     believed = 128;

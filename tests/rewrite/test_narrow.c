@@ -24,16 +24,6 @@ static bool believes(struct kiln__self_tester *self_tester, const struct kiln__s
 
 static struct kiln__self_tester self_tester = {believes};
 
-static struct kiln__device hopper(void)
-{
-    struct kiln__device device = imagined_gpu()->runtime.device;
-    device.info.has_inline_ptx = 1;
-    device.info.max_work_group = 1024;
-    device.info.compute_units = 132;
-    device.ptx_level = 90;
-    return device;
-}
-
 enum { LAYERS = 2, WIDTH = 768, HEADS = 12, FEED = 3072, LENGTH = 128 };
 
 struct encoder {
@@ -117,7 +107,7 @@ static kiln_batch *encoder(size_t rows, kiln_type hand, kiln_precision precision
 static struct kiln__plan planned(kiln_batch *batch)
 {
     static struct kiln__device device;
-    device = hopper();
+    device = imagined_hopper();
     struct kiln__plan_options options = {.device = &device, .self_tester = &self_tester};
     struct kiln__plan plan;
     cr_assert_eq(kiln__compile_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK, "%s",

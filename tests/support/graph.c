@@ -48,6 +48,16 @@ kiln_context *imagined_gpu(void)
     return imagine_context(&context, KILN_DEVICE_GPU, "NVIDIA CUDA");
 }
 
+struct kiln__device imagined_hopper(void)
+{
+    struct kiln__device device = imagined_gpu()->runtime.device;
+    device.info.has_inline_ptx = 1;
+    device.info.max_work_group = 1024;
+    device.info.compute_units = 132;
+    device.ptx_level = 90;
+    return device;
+}
+
 kiln_batch *imagined_batch(void)
 {
     kiln_batch *batch = kiln_batch_create(imagined_cpu());

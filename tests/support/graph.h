@@ -15,6 +15,9 @@
 kiln_context *imagined_cpu(void);
 kiln_context *imagined_gpu(void);
 
+/* That GPU as one that plans may be made for, with the tensor cores of NVIDIA's Hopper. */
+struct kiln__device imagined_hopper(void);
+
 /* An empty batch of imagined_cpu(). */
 kiln_batch *imagined_batch(void);
 
