@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kernels/attention_*.cl have in common: masks, and the leading dimensions. */
+/* What kernels/attention_*.cl have in common: masks, lengths, and the leading dimensions. */
 #if MASK > 1
 /* What is added to a score, in units of log(2): finite numbers stay finite, so that keys of the
  * lowest ones count, alike, where a row has no others. */
@@ -54,17 +54,40 @@ typedef ushort mask_type;
 #define READ_MASK(at) (*(at))
 #endif
 
-/* The arguments of a leading dimension, and the step into it. */
-#if MASK
-#define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i, long out_##i, long mask_##i
+#ifndef LENGTHS
+#define LENGTHS 0
+#endif
+#if LENGTHS == 2
+typedef long length_type;
+#elif LENGTHS == 3
+typedef char length_type;
 #else
-#define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i, long out_##i
+typedef int length_type;
+#endif
+
+/* The arguments of a leading dimension, and the step into it. */
+#define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i, long out_##i IF_MASK(long mask_##i) IF_LENGTHS(long length_##i)
+#if MASK
+#define IF_MASK(parameter) , parameter
+#else
+#define IF_MASK(parameter)
 #define mask_0 0
 #define mask_1 0
 #define mask_2 0
 #define mask_3 0
 #define mask_4 0
 #define mask_5 0
+#endif
+#if LENGTHS
+#define IF_LENGTHS(parameter) , parameter
+#else
+#define IF_LENGTHS(parameter)
+#define length_0 0
+#define length_1 0
+#define length_2 0
+#define length_3 0
+#define length_4 0
+#define length_5 0
 #endif
 #define ENTER(i)                                                                                   \
     {                                                                                              \
@@ -75,5 +98,17 @@ typedef ushort mask_type;
         v += at * v_##i;                                                                           \
         out += at * out_##i;                                                                       \
         first_mask += at * mask_##i;                                                               \
+        first_length += at * length_##i;                                                           \
     }
 #include "runs.h"
+
+/* Of lengths: so many keys are there, and the last query's own is the last of them. */
+#if LENGTHS
+#define COUNT_KEYS                                                                                 \
+    {                                                                                              \
+        n = clamp((long)lengths[lengths_offset + first_length], 0L, n);                            \
+        diagonal += n;                                                                             \
+    }
+#else
+#define COUNT_KEYS
+#endif

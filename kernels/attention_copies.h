@@ -307,6 +307,10 @@ attention_copies(__global const float *restrict q, __global const float *restric
                  __global const OPERAND_D_TYPE *restrict mask, long mask_offset, long mask_row,
                  long mask_column
 #endif
+#if LENGTHS
+                 ,
+                 __global const length_type *restrict lengths, long lengths_offset
+#endif
                  PASTE(TO_, RUNS)(RUN))
 {
     __local float local_floats[LOCAL_FLOATS] __attribute__((aligned(16)));
@@ -319,15 +323,16 @@ attention_copies(__global const float *restrict q, __global const float *restric
     /* Of a causal matrix the last rows see most keys: they come first. */
     const long row0 = (long)(get_num_groups(1) - 1 - get_group_id(1)) * ROWS;
     const int rows = min((long)ROWS, m - row0);
-    const long seen = min(n, row0 + rows + diagonal);
     float8 peak = (float8)(-INFINITY), total = (float8)(0.0f), sums[ITEM_COLUMNS];
-    long rest = get_group_id(0), first_mask = 0;
+    long rest = get_group_id(0), first_mask = 0, first_length = 0;
 
     out += out_offset + row0 * out_row;
     q += q_offset + row0 * q_row;
     k += k_offset;
     v += v_offset;
     PASTE(TO_, RUNS)(ENTER)
+    COUNT_KEYS
+    const long seen = min(n, row0 + rows + diagonal);
 #if MASK
     mask += mask_offset + first_mask + row0 * mask_row;
 #endif

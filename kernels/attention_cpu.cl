@@ -12,10 +12,12 @@
  *             q_column, k_offset, k_row, k_column, v_offset, v_row, v_column, out_offset,
  *             out_row
  *             MASK 1 (u8), 2 (f32): mask, mask_offset, mask_row, mask_column
+ *             LENGTHS 1 (i32), 2 (i64), 3 (i8): lengths, lengths_offset
  *             for each of the RUNS leading dimensions, innermost first: its size, and its stride in
- *             q, k, v, out and, if there is one, the mask
+ *             q, k, v, out and, if there are some, the mask and the lengths
  *     global  ceil(m / ROWS), product of the leading sizes, 1               local  1, 1, 1
- *     ROWS = ROW_VECTORS * VECTOR. Row i sees keys 0 to i + diagonal; n if all: every one.
+ *     ROWS = ROW_VECTORS * VECTOR. Row i sees keys 0 to i + diagonal; n if all: every one. Lengths,
+ *     an element for each matrix, stand in for n, and are added to the diagonal.
  * Offsets and strides count elements; integer arguments are long. Any strides are right; fast is a
  * column stride of 1, which out has. DEPTH and WIDTH are at least d and e, WIDTH a multiple of
  * TILE_VALUES and VECTOR, BLOCK_KEYS of TILE_KEYS. Local memory: (DEPTH + BLOCK_KEYS + WIDTH) * ROWS * 4
@@ -347,6 +349,10 @@ attention_cpu(__global const OPERAND_A_TYPE *restrict q,
               __global const OPERAND_D_TYPE *restrict mask, long mask_offset, long mask_row,
               long mask_column
 #endif
+#if LENGTHS
+              ,
+              __global const length_type *restrict lengths, long lengths_offset
+#endif
               PASTE(TO_, RUNS)(RUN))
 {
     __local float queries[DEPTH * ROWS], weights[BLOCK_KEYS * ROWS], results[WIDTH * ROWS];
@@ -354,14 +360,15 @@ attention_cpu(__global const OPERAND_A_TYPE *restrict q,
     /* Of a causal matrix the last rows see most keys: they come first. */
     const long row0 = (long)(get_num_groups(0) - 1 - get_group_id(0)) * ROWS;
     const int rows = min((long)ROWS, m - row0);
-    const long seen = min(n, row0 + rows + diagonal);
-    long rest = get_group_id(1), first_mask = 0;
+    long rest = get_group_id(1), first_mask = 0, first_length = 0;
 
     out += out_offset + row0 * out_row;
     q += q_offset + row0 * q_row;
     k += k_offset;
     v += v_offset;
     PASTE(TO_, RUNS)(ENTER)
+    COUNT_KEYS
+    const long seen = min(n, row0 + rows + diagonal);
 #if MASK
     mask += mask_offset + first_mask + row0 * mask_row;
 #endif

@@ -341,6 +341,10 @@ attention_wgmma(__global const ushort *restrict q, __global const ushort *restri
                 __global const mask_type *restrict mask, long mask_offset, long mask_row,
                 long mask_column
 #endif
+#if LENGTHS
+                ,
+                __global const length_type *restrict lengths, long lengths_offset
+#endif
                 PASTE(TO_, RUNS)(RUN))
 {
     __local uchar memory[1024] __attribute__((aligned(1024)));
@@ -351,15 +355,16 @@ attention_wgmma(__global const ushort *restrict q, __global const ushort *restri
     const uint item = get_local_id(0);
     /* Of a causal matrix the last rows see most keys: they come first. */
     const long row0 = (long)(get_num_groups(1) - 1 - get_group_id(1)) * ROWS;
-    const long seen = min(n, min(m, row0 + ROWS) + diagonal);
-    const int blocks = seen > 0 ? (int)((seen + KEYS - 1) / KEYS) : 0;
-    long rest = get_group_id(0), first_mask = 0;
+    long rest = get_group_id(0), first_mask = 0, first_length = 0;
 
     out += out_offset + row0 * out_row;
     q += q_offset;
     k += k_offset;
     v += v_offset;
     PASTE(TO_, RUNS)(ENTER)
+    COUNT_KEYS
+    const long seen = min(n, min(m, row0 + ROWS) + diagonal);
+    const int blocks = seen > 0 ? (int)((seen + KEYS - 1) / KEYS) : 0;
     if (item == 0) {
         barrier_make(full_q, 1);
         for (uint i = 0; i < STAGES; i++) {

@@ -56,6 +56,14 @@ static float g_dot(global const int *t, global uchar *const *memory, const int *
     return total;
 }
 
+/* How many keys of its matrix there are. */
+static int g_length(global const int *t, global uchar *const *memory, const int *index)
+{
+    global const int *lengths = t + t[G_ACCESSES_AT] + t[G_LENGTHS] * G_ACCESS_INTS;
+    const int at = g_place(lengths + G_STRIDES, lengths[G_OFFSET], index, t[G_RANK] - 2);
+    return clamp(((global const int *)memory[lengths[G_MEMORY]])[at], 0, t[G_KEYS]);
+}
+
 /* An element of an attention's result: what comes of it so far is scaled down whenever a score is
  * greater than all before. */
 static float g_attend(global const int *t, global uchar *const *memory, const int *index)
@@ -75,7 +83,9 @@ static float g_attend(global const int *t, global uchar *const *memory, const in
     const int at_mask = t[G_MASK] ? g_place(mask + G_STRIDES, mask[G_OFFSET], index, rank - 2) +
                                         row * by_mask[0]
                                   : 0;
-    const int keys = clamp(t[G_DIAGONAL] + row + 1, 0, t[G_KEYS]);
+    const int length = t[G_LENGTHS] ? g_length(t, memory, index) : t[G_KEYS];
+    const int reach = t[G_DIAGONAL] + row + 1 + (t[G_LENGTHS] ? length : 0);
+    const int keys = clamp(reach, 0, length);
     const float scale = as_float(t[G_SCALE]);
     float most = -INFINITY, total = 0, result = 0;
     for (int j = 0; j < keys; j++) {

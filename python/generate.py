@@ -169,7 +169,7 @@ DEFAULTS = {
 }
 OPTIONAL = {
     ('layer_norm', 'scale'), ('layer_norm', 'shift'), ('rms_norm', 'scale'), ('attention', 'mask'),
-    ('matmul_quantized', 'a_scale'), ('matmul_quantized', 'b_scale'), ('batch_norm', 'scale'),
+    ('attention_with_lengths', 'mask'), ('matmul_quantized', 'a_scale'), ('matmul_quantized', 'b_scale'), ('batch_norm', 'scale'),
     ('batch_norm', 'shift'), ('group_norm', 'scale'), ('group_norm', 'shift'),
     ('instance_norm', 'scale'), ('instance_norm', 'shift'),
 }

@@ -4,6 +4,7 @@
 criterion_tests = \
 	tests/memory/test_rematerialise \
 	tests/lower/test_attention \
+	tests/lower/test_attention_lengths \
 	tests/lower/test_attention_wgmma \
 	tests/record/test_batch \
 	tests/programs/test_background \
@@ -130,6 +131,7 @@ endif
 # (tests/ops/test_ops_large) take a device in software many minutes.
 device_tests = \
 	tests/lower/test_attention \
+	tests/lower/test_attention_lengths \
 	tests/record/test_batch \
 	tests/programs/test_background \
 	tests/runtime/test_buffers \

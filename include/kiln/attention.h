@@ -16,7 +16,8 @@ typedef struct kiln_attention_options {
     double scale;     /**< factor of q k'; 0: 1 / sqrt(d) */
     int causal;       /**< nonzero: row i of q sees keys 0 to i + diagonal only */
     int64_t diagonal; /**< of causal: 0 counts from the first key; n - m counts from the last, as
-                           where earlier keys come from a cache */
+                           where earlier keys come from a cache. With lengths 0 counts from the last
+                           key that is there */
 } kiln_attention_options;
 
 /** Options with every default. */
@@ -64,6 +65,27 @@ KILN_API void kiln_attention_options_init(kiln_attention_options *options, size_
  *  OUT_OF_HOST_MEMORY. */
 KILN_API kiln_tensor kiln_attention(kiln_batch *batch, kiln_tensor q, kiln_tensor k, kiln_tensor v,
                                     kiln_tensor mask, const kiln_attention_options *options);
+
+/** kiln_attention() over as many keys as `lengths` says: of k and v, which may be a cache with room
+ *  for n keys, the first `length` rows of each matrix count. The others are neither read nor
+ *  computed with, whatever lies there; the time goes by the length, not by n.
+ *
+ *  `lengths` are integers, a tensor whose shape broadcasts with the leading dimensions: [] is one
+ *  length for all, [b, 1] one for each of b sequences, whatever their heads. Below 0 counts as 0,
+ *  above n as n. With 0 keys the result is 0. Row i of a causal q sees keys 0 to
+ *  length - m + i + diagonal: the queries are the last m tokens of what is there, such as the next
+ *  chunk of a prompt, or the token that is generated now. A mask goes on top of that.
+ *
+ *  A length changes no bits but by the keys that it adds: the keys are taken in the same blocks
+ *  whatever the lengths are, and lengths of other matrices do not matter. The gradient flows to q, k,
+ *  v and the mask, and is 0 beyond the length; none flows to lengths. It takes time by n.
+ *
+ *  Everything else, errors too, as kiln_attention(). INVALID_HANDLE also for empty `lengths`,
+ *  TYPE_MISMATCH for such that are no integers. */
+KILN_API kiln_tensor kiln_attention_with_lengths(kiln_batch *batch, kiln_tensor q, kiln_tensor k,
+                                                 kiln_tensor v, kiln_tensor mask,
+                                                 kiln_tensor lengths,
+                                                 const kiln_attention_options *options);
 
 #ifdef __cplusplus
 }

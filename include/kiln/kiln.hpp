@@ -854,6 +854,14 @@ inline tensor attention(const tensor &q, const tensor &k, const tensor &v,
     return detail::made(q, kiln_attention(q.batch(), q.id(), k.id(), v.id(), mask.id(), &options));
 }
 
+inline tensor attention_with_lengths(const tensor &q, const tensor &k, const tensor &v,
+                                     const tensor &mask, const tensor &lengths,
+                                     const kiln_attention_options &options = attention_options())
+{
+    return detail::made(q, kiln_attention_with_lengths(q.batch(), q.id(), k.id(), v.id(), mask.id(),
+                                                       lengths.id(), &options));
+}
+
 inline tensor conv(const tensor &x, const tensor &w,
                    const kiln_conv_options &options = conv_options())
 {

@@ -75,21 +75,29 @@ static bool ends_in(const char *word, size_t length, const char *end)
     return length >= strlen(end) && is_word(word + length - strlen(end), strlen(end), end);
 }
 
-/* PASTE(TO_, RUNS)(RUN) of kernels/attention*.h: RUN(0) to RUN(RUNS - 1), where there are two in
- * the form with a mask or in that without. */
+/* IF_NAME(parameter), which is there if option NAME is: to its last parenthesis, or into it. */
+static const char *expand_if(const struct expansion *expansion, const char *word)
+{
+    const char *name = word + strlen("IF_"), *open = name + word_length(name);
+    if (!option(expansion->launch, name, word_length(name)))
+        return open + strcspn(open, ")");
+    kiln__text_add(expansion->to, ", ");
+    return open;
+}
+
+/* PASTE(TO_, RUNS)(RUN) of kernels/attention*.h: RUN(0) to RUN(RUNS - 1). */
 static void expand_runs(const struct expansion *expansion)
 {
     static const char define[] = "#define RUN(i) ";
     const char *at = strstr(expansion->file, define);
-    const char *other = at ? strstr(at + 1, define) : NULL;
-    if (other && !option(expansion->launch, "MASK", 4))
-        at = other;
     for (long run = 0; at && run < option(expansion->launch, "RUNS", 4); run++)
         for (const char *c = at + sizeof define - 1; *c != '\n'; c++) {
             if (!strncmp(c, "##i", 3)) {
                 kiln__text_add(expansion->to, "%ld", run);
                 c += 2;
-            } else {
+            } else if (!strncmp(c, "IF_", 3)) {
+                c = expand_if(expansion, c);
+            } else if (*c != ')') {
                 kiln__text_add_bytes(expansion->to, c, 1);
             }
         }

@@ -32,11 +32,11 @@ struct adjoint {
     kiln_batch *batch;
     const struct kiln__node *node;
     struct kiln__attention_size size;
-    kiln_type narrow;          /* what is multiplied is rounded to this; 0: is not */
-    kiln_tensor q, k, v, mask; /* mask: empty if there is none */
-    kiln_tensor g;             /* of the result, */
-    kiln_tensor unit;          /* times this; empty: as it is */
-    kiln_tensor shift;         /* [.., m, 1]: sum of g times the result */
+    kiln_type narrow;                   /* what is multiplied is rounded to this; 0: is not */
+    kiln_tensor q, k, v, mask, lengths; /* mask, lengths: empty if there are none */
+    kiln_tensor g;                      /* of the result, */
+    kiln_tensor unit;                   /* times this; empty: as it is */
+    kiln_tensor shift;                  /* [.., m, 1]: sum of g times the result */
 };
 
 /* What has been found so far. */
@@ -95,7 +95,7 @@ kiln_tensor kiln__gradient_seen(kiln_batch *batch, const struct kiln__attention 
 /* Whether rows do not see all keys. */
 static bool hides(const struct adjoint *a)
 {
-    return a->mask.id || a->node->attention.causal;
+    return a->mask.id || a->lengths.id || a->node->attention.causal;
 }
 
 /* Rows that meet slopes in a product. A slope is 0 where a row does not see a key, whatever either
@@ -106,6 +106,27 @@ static kiln_tensor grad_attention_factor(const struct adjoint *a, kiln_tensor ro
     if (!hides(a) || a->narrow)
         return rows;
     return kiln_where(a->batch, kiln_isfinite(a->batch, rows), rows, grad_attention_real(a, 0));
+}
+
+/* How many keys there are of each matrix, [.., 1, 1], within what there is room for. */
+static kiln_tensor keys_of(const struct adjoint *a)
+{
+    kiln_batch *b = a->batch;
+    kiln_tensor given = kiln__gradient_operand(a->walk, a->node, kiln__attention_lengths(a->node));
+    given = kiln_maximum(b, given, kiln_constant(b, KILN_I32, 0));
+    return kiln_minimum(b, given, kiln_constant(b, KILN_I32, (double)a->size.n));
+}
+
+/* Which keys rows `first` to `end` see where there are lengths. */
+static kiln_tensor seen_of_lengths(const struct adjoint *a, size_t first, size_t end)
+{
+    kiln_batch *b = a->batch;
+    const size_t dims[2] = {end - first, a->size.n};
+    const int64_t diagonal = kiln__attention_diagonal(a->node, &a->size) + (int64_t)first;
+    kiln_tensor row = kiln_iota(b, 2, dims, 0), key = kiln_iota(b, 2, dims, 1);
+    kiln_tensor last = kiln_add(b, a->lengths, kiln_constant(b, KILN_I32, (double)diagonal));
+    return kiln_logical_and(b, kiln_less(b, key, a->lengths),
+                            kiln_less_equal(b, key, kiln_add(b, row, last)));
 }
 
 /* The weights of rows `first` to `end`, as the forward operation has them: rows sum to 1, or are 0
@@ -124,7 +145,9 @@ static kiln_tensor weights_of(const struct adjoint *a, kiln_tensor q, size_t fir
         score = kiln_where(b, mask, score, hidden);
     else if (mask.id)
         score = kiln_where(b, kiln_equal(b, mask, hidden), hidden, kiln_add(b, score, mask));
-    if (a->node->attention.causal)
+    if (a->lengths.id)
+        score = kiln_where(b, seen_of_lengths(a, first, end), score, hidden);
+    else if (a->node->attention.causal)
         score = kiln_where(
             b, kiln__gradient_seen(b, &a->node->attention, first, end - first, a->size.n), score,
             hidden);
@@ -217,7 +240,7 @@ static kiln_tensor unit_of(const struct adjoint *a, kiln_tensor g)
 
 static bool takes_attention_backward(const struct adjoint *a)
 {
-    return a->narrow && !a->mask.id && a->batch->takes_attention_backward &&
+    return a->narrow && !a->mask.id && !a->lengths.id && a->batch->takes_attention_backward &&
            a->batch->takes_attention_backward(a->batch, a->narrow, a->node->attention.scale,
                                               a->size.d, a->size.e);
 }
@@ -277,8 +300,10 @@ static void grad_attention_give(struct kiln__gradient *walk, const struct kiln__
     a.q = kiln__gradient_operand(walk, node, KILN__QUERY);
     a.k = kiln__gradient_operand(walk, node, KILN__KEY);
     a.v = kiln__gradient_operand(walk, node, KILN__VALUE);
-    if (node->n_inputs > KILN__MASK)
+    if (kiln__attention_is_masked(node))
         a.mask = kiln__gradient_operand(walk, node, KILN__MASK);
+    if (node->attention.lengths)
+        a.lengths = keys_of(&a);
     if (a.narrow == KILN_F16) {
         a.unit = unit_of(&a, g);
         g = kiln_mul(a.batch, g, a.unit);

@@ -26,6 +26,29 @@ struct kiln__attention_size kiln__attention_size(const struct kiln__graph *graph
     return size;
 }
 
+bool kiln__attention_is_masked(const struct kiln__node *node)
+{
+    return node->n_inputs > KILN__MASK + (node->attention.lengths != 0);
+}
+
+unsigned kiln__attention_lengths(const struct kiln__node *node)
+{
+    return node->attention.lengths ? node->n_inputs - 1u : 0;
+}
+
+int64_t kiln__attention_diagonal(const struct kiln__node *node,
+                                 const struct kiln__attention_size *size)
+{
+    const int64_t m = (int64_t)size->m, n = (int64_t)size->n;
+    const bool from_last = node->attention.lengths;
+    const int64_t least = from_last ? -n : -m, most = from_last ? m : n;
+    int64_t diagonal = node->attention.diagonal;
+    if (!node->attention.causal)
+        return n;
+    diagonal = diagonal < least ? least : diagonal > most ? most : diagonal;
+    return from_last ? diagonal - m : diagonal;
+}
+
 /* ---- verify ---- */
 
 static bool has_shape(const struct kiln__graph *graph, const struct kiln__node *node, unsigned i,
@@ -35,6 +58,16 @@ static bool has_shape(const struct kiln__graph *graph, const struct kiln__node *
     shape.dims[shape.rank - 2] = rows;
     shape.dims[shape.rank - 1] = columns;
     return kiln__shape_equal(&shape, &input_of(graph, node, i)->shape);
+}
+
+static const char *check_lengths(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    const unsigned lengths = kiln__attention_lengths(node);
+    if (!lengths)
+        return NULL;
+    if (lengths < KILN__MASK || !has_shape(graph, node, lengths, 1, 1))
+        return "shape of the lengths";
+    return input_of(graph, node, lengths)->type != KILN_I32 ? "type of the lengths" : NULL;
 }
 
 const char *kiln__attention_check(const struct kiln__graph *graph, const struct kiln__node *node)
@@ -54,8 +87,13 @@ const char *kiln__attention_check(const struct kiln__graph *graph, const struct 
     for (unsigned i = 0; i < KILN__MASK; i++)
         if (input_of(graph, node, i)->type != KILN_F32)
             return "operand type";
-    if (node->n_inputs <= KILN__MASK)
-        return node->type == KILN_F32 ? NULL : "type";
+    if (node->type != KILN_F32)
+        return "type";
+    const char *wrong = check_lengths(graph, node);
+    if (wrong || !kiln__attention_is_masked(node))
+        return wrong;
+    if (node->n_inputs != KILN__MASK + 1u + (node->attention.lengths != 0))
+        return "number of inputs";
     if (!has_shape(graph, node, KILN__MASK, size.m, size.n))
         return "mask shape";
     kiln_type type = input_of(graph, node, KILN__MASK)->type;

@@ -4,8 +4,10 @@
  *     result[i] = sum_j w_ij v_j / sum_j w_ij,   w_ij = exp(scale q_i.k_j + mask_ij)
  *
  * over the keys j that row i sees (Vaswani et al. 2017); 0 if it sees none. Inputs are q [.., m,
- * d], k [.., n, d], v [.., n, e] and perhaps a mask [.., m, n], all with the node's leading
- * dimensions.
+ * d], k [.., n, d], v [.., n, e], perhaps a mask [.., m, n], and perhaps lengths [.., 1, 1] of i32,
+ * all with the node's leading dimensions. Where there are lengths, only the first so many keys of a
+ * matrix are there, 0 to n of them, and row i of a causal node sees keys 0 to length - m + i +
+ * diagonal: the queries are the last ones.
  */
 #ifndef KILN_GRAPH_ATTENTION_H
 #define KILN_GRAPH_ATTENTION_H
@@ -21,6 +23,18 @@ struct kiln__attention_size {
 
 struct kiln__attention_size kiln__attention_size(const struct kiln__graph *graph,
                                                  const struct kiln__node *node);
+
+/* Whether it has a mask, which is input KILN__MASK. */
+bool kiln__attention_is_masked(const struct kiln__node *node);
+
+/* The input that has lengths; 0: there are none. */
+unsigned kiln__attention_lengths(const struct kiln__node *node);
+
+/* The node's diagonal within the range that matters, so that sums with numbers of rows and keys do
+ * not overflow: row i of m sees keys 0 to i + this, and i + the length + this if there are lengths.
+ * What is not causal sees all keys. */
+int64_t kiln__attention_diagonal(const struct kiln__node *node,
+                                 const struct kiln__attention_size *size);
 
 /* What is wrong with the node, or NULL. */
 const char *kiln__attention_check(const struct kiln__graph *graph, const struct kiln__node *node);

@@ -104,14 +104,16 @@ enum kiln__attention_backward_form {
 };
 
 /* Of an attention, and of its backward nodes. Scores are scaled; query i of a causal node sees keys
- * 0 to i + diagonal. The node's op is the type that its weights may be rounded to before they meet
- * the values, or 0. */
+ * 0 to i + diagonal, which counts from the last queries' own keys where there are lengths
+ * (attention.h). The node's op is the type that its weights may be rounded to before they meet the
+ * values, or 0. */
 struct kiln__attention {
     double scale;
     int64_t diagonal;
     uint64_t causal;
     uint64_t form;    /* ATTENTION_BACKWARD: enum kiln__attention_backward_form */
     uint64_t product; /* ATTENTION: a narrow enum kiln__product_name, or KILN__PRODUCT_EXACT */
+    uint64_t lengths; /* ATTENTION: whether its last input says how many keys there are */
 };
 
 #define KILN__MOST_INPUTS 5

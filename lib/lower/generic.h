@@ -5,10 +5,11 @@
  *
  *   table = head dims phase* step* access* store*
  *
- * Of an attention the items are elements of its result, and its four inputs are the first accesses;
- * MASK is the mask's type, 0 without one. A phase visits `VISITS` elements of an item's row,
- * computes steps `FROM` to `TO` - 1 at each, and reduces them to the step `REDUCED`, or stores. All
- * fields are ints; the names below are macros of the kernel's text too (codegen/generic_text.c). */
+ * Of an attention the items are elements of its result, and its inputs are the first accesses;
+ * MASK is the mask's type, 0 without one, and LENGTHS the access to lengths, 0 without such. A
+ * phase visits `VISITS` elements of an item's row, computes steps `FROM` to `TO` - 1 at each, and
+ * reduces them to the step `REDUCED`, or stores. All fields are ints; the names below are macros of
+ * the kernel's text too (codegen/generic_text.c). */
 #ifndef KILN_LOWER_GENERIC_H
 #define KILN_LOWER_GENERIC_H
 
@@ -27,6 +28,7 @@
     X(SCALE)                                                                                       \
     X(DIAGONAL)                                                                                    \
     X(MASK)                                                                                        \
+    X(LENGTHS)                                                                                     \
     X(DIMS_AT)                                                                                     \
     X(PHASES_AT)                                                                                   \
     X(STEPS_AT)                                                                                    \

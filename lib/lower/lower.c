@@ -201,11 +201,12 @@ void kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *
     }
 }
 
-void kiln__launch_reads(const struct kiln__plan *plan, unsigned vector, struct kiln__launch *launch)
+void kiln__launch_reads(const struct kiln__plan *plan, unsigned operands, unsigned vector,
+                        struct kiln__launch *launch)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
     struct kiln__variant *variant = &launch->variant;
-    for (unsigned k = 0; k < group->accesses.count; k++) {
+    for (unsigned k = 0; k < operands && k < group->accesses.count; k++) {
         struct kiln__operand operand = kiln__group_operand(group, k);
         if (operand.value == operand.first)
             continue;

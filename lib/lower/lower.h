@@ -74,9 +74,9 @@ void kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group
 void kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch, size_t from,
                           size_t to);
 
-/* Have generated text read what a kernel for a single node takes in a narrower type than the one
- * that it computes in, in vectors of so many. */
-void kiln__launch_reads(const struct kiln__plan *plan, unsigned vector,
+/* Have generated text read those of the first `operands` that a kernel for a single node takes in a
+ * narrower type than the one that it computes in, in vectors of so many. */
+void kiln__launch_reads(const struct kiln__plan *plan, unsigned operands, unsigned vector,
                         struct kiln__launch *launch);
 
 /* Append the launch, which is taken over, and its step. */

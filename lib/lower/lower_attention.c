@@ -13,8 +13,9 @@ struct attention {
     const struct kiln__group *group;
     uint32_t number; /* the group's */
     struct kiln__attention_size size;
-    bool truths;      /* the mask is of u8, not of f32 */
-    kiln_type result; /* as it is stored */
+    bool masked, truths; /* the mask is of u8, not of f32 */
+    unsigned lengths;    /* the operand that has them; 0: there are none */
+    kiln_type result;    /* as it is stored */
     struct kiln__strided_operands operands;
 };
 
@@ -28,22 +29,14 @@ static struct attention attention_of(const struct kiln__plan *plan, uint32_t ind
     assert(group->kind == KILN__GROUP_ATTENTION && group->accesses.count == node->n_inputs);
     attention.result = graph->nodes.items[group->stores.items[0].node].type;
     attention.operands = kiln__strided_operands_of(plan, group);
-    if (node->n_inputs > KILN__MASK)
+    attention.lengths = kiln__attention_lengths(node);
+    attention.masked = kiln__attention_is_masked(node);
+    if (attention.masked)
         attention.truths = graph->nodes.items[node->input[KILN__MASK]].type == KILN_U8;
     return attention;
 }
 
 /* ---- arguments ---- */
-
-/* Within the range that matters, so that sums with row numbers do not overflow. */
-static int64_t diagonal_of(const struct attention *attention)
-{
-    int64_t m = (int64_t)attention->size.m, n = (int64_t)attention->size.n;
-    int64_t diagonal = attention->node->attention.diagonal;
-    if (!attention->node->attention.causal || diagonal > n)
-        return n;
-    return diagonal < -m ? -m : diagonal;
-}
 
 /* Whether the group has the scales of its rows as well, which the kernel with maps can find. */
 static bool has_scales(const struct attention *attention)
@@ -64,7 +57,7 @@ static void add_arguments(struct kiln__launch *launch, const struct attention *a
     KILN__LAUNCH_INDICES(launch, (int64_t)size->m, (int64_t)size->n, (int64_t)size->d,
                          (int64_t)size->e);
     kiln__launch_f32(launch, (float)(attention->node->attention.scale * log2_e));
-    kiln__launch_index(launch, diagonal_of(attention));
+    kiln__launch_index(launch, kiln__attention_diagonal(attention->node, size));
     for (unsigned i = 0; i < KILN__MASK; i++)
         kiln__strided_operands_add(launch, &attention->operands, i);
     kiln__launch_offset(launch, attention->operands.out[0].slot, 0,
@@ -78,9 +71,15 @@ static void add_arguments(struct kiln__launch *launch, const struct attention *a
         kiln__launch_memory(launch, attention->operands.out[1].slot);
         kiln__launch_offset(launch, attention->operands.out[1].slot, 0, sizeof(float));
     }
-    if (attention->operands.inputs > KILN__MASK) {
+    if (attention->masked) {
         kiln__launch_memory(launch, attention->operands.input[KILN__MASK].slot);
         kiln__strided_operands_add(launch, &attention->operands, KILN__MASK);
+    }
+    if (attention->lengths) {
+        const struct kiln__strided_operand *lengths =
+            &attention->operands.input[attention->lengths];
+        kiln__launch_memory(launch, lengths->slot);
+        kiln__launch_offset(launch, lengths->slot, lengths->offset, lengths->item);
     }
     kiln__strided_operands_add_runs(launch, &attention->operands, KILN__MASK);
 }
@@ -97,16 +96,29 @@ static struct kiln__launch launch_of(const struct kiln__plan *plan,
                                   .dimensions = 3};
     launch.variant.wide = true;
     if (vector)
-        kiln__launch_reads(plan, vector, &launch);
+        kiln__launch_reads(plan, KILN__MASK + attention->masked, vector, &launch);
     return launch;
 }
 
 /* The kernels' MASK. */
 static int mask_kind(const struct attention *attention)
 {
-    if (attention->operands.inputs <= KILN__MASK)
-        return 0;
-    return attention->truths ? 1 : 2;
+    return !attention->masked ? 0 : attention->truths ? 1 : 2;
+}
+
+/* The option that says how lengths, which are integers, lie in memory. */
+static void add_lengths(const struct kiln__plan *plan, const struct attention *attention,
+                        struct kiln__launch *launch)
+{
+    const size_t used = strlen(launch->options);
+    if (!attention->lengths)
+        return;
+    const uint32_t node = attention->group->accesses.items[attention->lengths].node;
+    const kiln_type type = plan->fusion.graph.nodes.items[node].type;
+    snprintf(launch->options + used, sizeof launch->options - used, " -DLENGTHS=%d",
+             type == KILN_I64  ? 2
+             : type == KILN_I8 ? 3
+                               : 1);
 }
 
 /* ---- chunked devices ---- */
@@ -156,6 +168,7 @@ static void lower_items(struct kiln__plan *plan, uint32_t group, const void *wor
              (int)vector, (int)vectors, TILE, TILE, KILN__ATTENTION_KEYS,
              (int)kiln__attention_room(size->d), (int)kiln__attention_room(size->e),
              mask_kind(attention), (int)attention->operands.count);
+    add_lengths(plan, attention, &launch);
     launch.global[0] = kiln__divide_up(size->m, vectors * vector);
     launch.global[1] = size->batches;
     launch.global[2] = launch.local[0] = launch.local[1] = launch.local[2] = 1;
@@ -230,6 +243,7 @@ static void lower_groups(struct kiln__plan *plan, uint32_t group, const void *wo
              : attention->result == KILN_BF16 ? " -DRESULT_BF16"
                                               : "",
              kiln__plan_device(plan, attention->group)->traits->emulates_fma ? " -DNO_FMA" : "");
+    add_lengths(plan, attention, &launch);
     launch.global[0] = kiln__divide_up(attention->size.m, shape->rows) * items;
     launch.global[1] = attention->size.batches;
     launch.local[0] = items;
@@ -262,7 +276,7 @@ static bool copies_fit(const struct kiln__plan *plan, const void *work)
 {
     const struct attention *attention = work;
     const struct kiln__device *device = kiln__plan_device(plan, attention->group);
-    if (attention->result != KILN_F32 ||
+    if (attention->result != KILN_F32 || attention->lengths ||
         (device->traits->tile && !plan->fusion.graph.batch_invariant))
         return false;
     bool suits = device->info.max_work_group >= COPIES_ITEMS &&
@@ -341,7 +355,7 @@ static int wgmma_columns(const struct kiln__attention_size *size)
  * are. 0: there is none. */
 static kiln_type stored_mask(const struct kiln__plan *plan, const struct attention *attention)
 {
-    if (attention->operands.inputs <= KILN__MASK)
+    if (!attention->masked)
         return (kiln_type)0;
     const uint32_t node = attention->group->accesses.items[KILN__MASK].node;
     const kiln_type type = plan->fusion.graph.nodes.items[node].type;
@@ -366,8 +380,8 @@ static int wgmma_mask(kiln_type stored)
 static bool has_pairs(const struct attention *attention)
 {
     const struct kiln__strided_operand *mask = &attention->operands.input[KILN__MASK];
-    bool even = attention->operands.inputs > KILN__MASK && attention->size.n % 2 == 0 &&
-                mask->column == 1 && mask->row % 2 == 0 && mask->offset % 2 == 0;
+    bool even = attention->masked && attention->size.n % 2 == 0 && mask->column == 1 &&
+                mask->row % 2 == 0 && mask->offset % 2 == 0;
     for (uint32_t run = 0; run < attention->operands.count; run++)
         even = even && mask->run[run] % 2 == 0;
     return even;
@@ -379,8 +393,9 @@ static bool tensor_cores_fit(const struct kiln__plan *plan, const struct attenti
     const struct kiln__device *device = kiln__plan_device(plan, attention->group);
     const struct kiln__attention_size *size = &attention->size;
     kiln_type type = (kiln_type)attention->node->op, mask = stored_mask(plan, attention);
-    if (!type || wgmma_mask(mask) < 0 || device->info.max_work_group < WGMMA_ITEMS ||
-        plan->options.shared || attention->node->attention.scale <= 0)
+    if (!type || attention->lengths || wgmma_mask(mask) < 0 ||
+        device->info.max_work_group < WGMMA_ITEMS || plan->options.shared ||
+        attention->node->attention.scale <= 0)
         return false;
     bool fits = size->d > 0 && size->d <= WGMMA_MOST && size->d % 8 == 0 && size->e <= WGMMA_MOST &&
                 size->e % 8 == 0 && size->n > 0 && size->m < INT32_MAX / 2 &&
@@ -410,7 +425,7 @@ static void launch_wgmma(struct kiln__plan *plan, const struct attention *attent
              columns, WGMMA_STAGES, columns * (256 + WGMMA_STAGES * 512) + 1024,
              kiln__strided_operands_have_even_results(&attention->operands),
              (int)attention->operands.count, scaled ? " -DSCALED=1" : "");
-    if (attention->operands.inputs > KILN__MASK) {
+    if (attention->masked) {
         const size_t used = strlen(launch.options);
         snprintf(launch.options + used, sizeof launch.options - used, " -DMASK=%d -DPAIRS=%d",
                  wgmma_mask(stored_mask(plan, attention)), has_pairs(attention));

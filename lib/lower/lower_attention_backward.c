@@ -224,7 +224,7 @@ static void lower_rows(struct kiln__plan *plan, uint32_t group, const void *work
     (void)group;
     const struct kiln__attention_size *size = &backward->size;
     struct kiln__launch launch = launch_of(backward, "attention_backward");
-    kiln__launch_reads(plan, 1, &launch);
+    kiln__launch_reads(plan, KILN__READABLE, 1, &launch);
     snprintf(launch.options, sizeof launch.options, "-DFORM=%d -DDEPTH=%d -DRUNS=%d%s",
              (int)backward->form, (int)kiln__attention_room(most_columns(size)),
              (int)backward->operands.count,

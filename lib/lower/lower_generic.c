@@ -70,15 +70,16 @@ static bool can_compute(const struct kiln__group *group, const struct kiln__step
 /* Inputs as they lie in memory, and nothing but its result, as floats. */
 static bool can_attend(const struct kiln__node *nodes, const struct kiln__group *group)
 {
+    const struct kiln__node *node = &nodes[group->nodes.items[0]];
     bool can = group->kind == KILN__GROUP_ATTENTION && group->stores.count == 1 &&
                nodes[group->stores.items[0].node].type == KILN_F32 &&
-               group->accesses.count >= KILN__MASK && group->accesses.count <= KILN__MASK + 1;
+               group->accesses.count == node->n_inputs;
     for (unsigned k = 0; can && k < group->accesses.count; k++) {
         struct kiln__operand operand = kiln__group_operand(group, k);
         const struct kiln__step *step = &group->steps.items[operand.first];
         can = operand.first == operand.value && step->kind == KILN__STEP_LOAD && step->index == k &&
               group->accesses.items[k].kind == KILN__ACCESS_MEMORY &&
-              (step->type == KILN_F32 || (k == KILN__MASK && step->type == KILN_U8));
+              step->type == nodes[node->input[k]].type;
     }
     return can;
 }
@@ -367,14 +368,13 @@ static void add_attention(struct table *table, size_t head)
     const struct kiln__graph *graph = &table->plan->fusion.graph;
     const struct kiln__node *node = &graph->nodes.items[table->group->nodes.items[0]];
     const struct kiln__attention_size size = attention_of(table->plan, table->group);
-    int64_t m = (int64_t)size.m, n = (int64_t)size.n, diagonal = node->attention.diagonal;
-    diagonal = !node->attention.causal || diagonal > n ? n : diagonal < -m ? -m : diagonal;
     generic_put(table, head, KILN__GENERIC_ATTENDS, true);
-    generic_put(table, head, KILN__GENERIC_KEYS, n);
+    generic_put(table, head, KILN__GENERIC_KEYS, (int64_t)size.n);
     generic_put(table, head, KILN__GENERIC_DEPTH, (int64_t)size.d);
     generic_put(table, head, KILN__GENERIC_SCALE, bits_of(KILN_F32, node->attention.scale));
-    generic_put(table, head, KILN__GENERIC_DIAGONAL, diagonal);
-    if (node->n_inputs > KILN__MASK)
+    generic_put(table, head, KILN__GENERIC_DIAGONAL, kiln__attention_diagonal(node, &size));
+    generic_put(table, head, KILN__GENERIC_LENGTHS, kiln__attention_lengths(node));
+    if (kiln__attention_is_masked(node))
         generic_put(table, head, KILN__GENERIC_MASK,
                     graph->nodes.items[node->input[KILN__MASK]].type);
 }

@@ -108,7 +108,7 @@ static void lower_mapping(struct kiln__plan *plan, uint32_t index, const struct 
     launch.file = chunked ? "scatter" : "scatter_gpu";
     launch.kernel = "scatter";
     launch.variant.wide = true;
-    kiln__launch_reads(plan, 1, &launch);
+    kiln__launch_reads(plan, KILN__READABLE, 1, &launch);
     launch.bytes = bytes_of(plan, group, scatter, to - from);
     size_launch(traits, scatter, &launch);
     const struct kiln__type_row *type = type_of(plan, result.node);

@@ -34,7 +34,7 @@ static struct kiln__launch launch_of(const struct sort *sort, const char *kernel
     launch.file = "sort";
     launch.kernel = kernel;
     launch.variant.wide = true;
-    kiln__launch_reads(plan, 1, &launch);
+    kiln__launch_reads(plan, KILN__READABLE, 1, &launch);
     launch.dimensions = 1;
     launch.local[0] = traits->chunked ? 1 : traits->work_group;
     for (int d = 1; d < 3; d++)

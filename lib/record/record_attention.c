@@ -5,23 +5,27 @@
 
 #include <math.h>
 
+#include <kiln/elementwise.h>
 #include <kiln/movement.h>
 
 #include "graph/attention.h"
 #include "record/batch.h"
 #include "record/call.h"
+#include "record/operations.h"
 #include "util/structure.h"
 
 static const kiln_tensor none = {0};
 
-/* The operands, in the order of the node's inputs. */
+enum { LENGTHS = KILN__MASK + 1, OPERANDS };
+
+/* Of q, k, v, mask, lengths, the last two of which may not be there. */
 struct operands {
-    kiln_tensor tensor[KILN__MOST_INPUTS];
-    struct kiln__shape shape[KILN__MOST_INPUTS];
-    unsigned count;
+    kiln_tensor tensor[OPERANDS];
+    struct kiln__shape shape[OPERANDS];
+    bool given[OPERANDS];
 };
 
-static const char *const names[] = {"q", "k", "v", "mask"};
+static const char *const names[] = {"q", "k", "v", "mask", "lengths"};
 
 static bool check_operand(kiln_batch *batch, const char *call, unsigned i,
                           struct operands *operands)
@@ -30,6 +34,14 @@ static bool check_operand(kiln_batch *batch, const char *call, unsigned i,
     if (!node)
         return false;
     operands->shape[i] = node->shape;
+    operands->given[i] = true;
+    if (i == LENGTHS) {
+        if (kiln__node_is_floating(node) || node->type == KILN_BOOL)
+            kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
+                       "%s: lengths are %s, and only integers are taken", call,
+                       kiln_type_name(node->type));
+        return !batch->error.status;
+    }
     bool is_mask = i == KILN__MASK && kiln__node_computed(node) == KILN_U8;
     if (!kiln__node_is_floating(node) && !is_mask)
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
@@ -65,11 +77,11 @@ static size_t last(const struct kiln__shape *shape, uint32_t from_last)
     return shape->dims[shape->rank - from_last];
 }
 
-/* The dimensions before the last two. */
-static struct kiln__shape leading(const struct kiln__shape *shape)
+/* The dimensions before the last two; all of lengths, which have none such. */
+static struct kiln__shape leading(const struct operands *operands, unsigned i)
 {
-    struct kiln__shape leading = *shape;
-    for (unsigned i = 0; i < 2 && leading.rank; i++)
+    struct kiln__shape leading = operands->shape[i];
+    for (unsigned k = 0; k < 2 && leading.rank && i != LENGTHS; k++)
         leading.dims[--leading.rank] = 0;
     return leading;
 }
@@ -78,10 +90,10 @@ static struct kiln__shape leading(const struct kiln__shape *shape)
 static bool share_leading(kiln_batch *batch, const char *call, const struct operands *operands,
                           struct kiln__shape *shape)
 {
-    *shape = leading(&operands->shape[KILN__QUERY]);
-    for (unsigned i = 1; i < operands->count; i++) {
-        struct kiln__shape other = leading(&operands->shape[i]), so_far = *shape;
-        if (!kiln__shape_broadcast(&so_far, &other, shape)) {
+    *shape = leading(operands, KILN__QUERY);
+    for (unsigned i = 1; i < OPERANDS; i++) {
+        struct kiln__shape other = leading(operands, i), so_far = *shape;
+        if (operands->given[i] && !kiln__shape_broadcast(&so_far, &other, shape)) {
             bool matches = kiln__shape_matches(&so_far, &other);
             kiln__fail(&batch->error, matches ? KILN_TOO_LARGE : KILN_SHAPE_MISMATCH,
                        "%s: the leading dimensions of %s, shape %s, %s those before, %s", call,
@@ -110,11 +122,29 @@ static bool extend(kiln_batch *batch, const char *call, const struct kiln__shape
     return false;
 }
 
+/* Bring the lengths to the leading dimensions and two of 1, and to a type that there is room for
+ * any of them in. */
+static bool spread_lengths(kiln_batch *batch, const char *call, const struct kiln__shape *leading,
+                           struct operands *operands)
+{
+    kiln_tensor *lengths = &operands->tensor[LENGTHS];
+    struct kiln__shape own = operands->shape[LENGTHS], shape;
+    if (!extend(batch, call, &own, 1, 1, &own) || !extend(batch, call, leading, 1, 1, &shape))
+        return false;
+    *lengths = kiln__record_indices(batch, *lengths, call);
+    *lengths = kiln_reshape(batch, kiln_cast(batch, *lengths, KILN_I32), own.rank, own.dims);
+    if (!kiln__shape_equal(&own, &shape))
+        *lengths = kiln_broadcast(batch, *lengths, shape.rank, shape.dims);
+    return !batch->error.status;
+}
+
 /* Bring an operand to the leading dimensions and to rows by columns. */
 static bool attention_spread(kiln_batch *batch, const char *call, const struct kiln__shape *leading,
                              size_t m, size_t n, unsigned i, struct operands *operands)
 {
     struct kiln__shape shape, both, own = operands->shape[i];
+    if (i == LENGTHS)
+        return spread_lengths(batch, call, leading, operands);
     size_t rows = i == KILN__MASK ? m : last(&own, 2),
            columns = i == KILN__MASK ? n : last(&own, 1);
     if (!extend(batch, call, leading, rows, columns, &shape))
@@ -175,27 +205,44 @@ static kiln_tensor attention_record(kiln_batch *batch, const char *call, struct 
         !extend(batch, call, &common, m, e, &node.shape))
         return none;
     node.attention = attention;
+    node.attention.lengths = operands->given[LENGTHS];
     node.op = weights_type(batch, operands);
     if (kiln__product_narrow(batch->product))
         node.attention.product = batch->product;
-    for (unsigned i = 0; i < operands->count; i++) {
+    for (unsigned i = 0; i < OPERANDS; i++) {
+        if (!operands->given[i])
+            continue;
         if (!attention_spread(batch, call, &common, m, n, i, operands))
             return none;
-        node.input[i] = kiln__tensor_index(operands->tensor[i]);
+        node.input[node.n_inputs++] = kiln__tensor_index(operands->tensor[i]);
     }
-    node.n_inputs = (uint8_t)operands->count;
     return kiln__batch_record(batch, &node, call);
+}
+
+static kiln_tensor attend(kiln_batch *batch, const char *call, struct operands *operands,
+                          const kiln_attention_options *options)
+{
+    for (unsigned i = 0; i < OPERANDS; i++)
+        if ((i < KILN__MASK || operands->given[i] || operands->tensor[i].id) &&
+            !check_operand(batch, call, i, operands))
+            return none;
+    return check_sizes(batch, call, operands) ? attention_record(batch, call, operands, options)
+                                              : none;
 }
 
 kiln_tensor kiln_attention(kiln_batch *batch, kiln_tensor q, kiln_tensor k, kiln_tensor v,
                            kiln_tensor mask, const kiln_attention_options *options)
 {
     KILN__CALL(batch);
-    struct operands operands = {.tensor = {q, k, v, mask}, .count = mask.id ? 4 : 3};
-    for (unsigned i = 0; i < operands.count; i++)
-        if (!check_operand(batch, __func__, i, &operands))
-            return none;
-    return check_sizes(batch, __func__, &operands)
-               ? attention_record(batch, __func__, &operands, options)
-               : none;
+    struct operands operands = {.tensor = {q, k, v, mask}};
+    return attend(batch, __func__, &operands, options);
+}
+
+kiln_tensor kiln_attention_with_lengths(kiln_batch *batch, kiln_tensor q, kiln_tensor k,
+                                        kiln_tensor v, kiln_tensor mask, kiln_tensor lengths,
+                                        const kiln_attention_options *options)
+{
+    KILN__CALL(batch);
+    struct operands operands = {.tensor = {q, k, v, mask, lengths}, .given[LENGTHS] = true};
+    return attend(batch, __func__, &operands, options);
 }

@@ -14,18 +14,6 @@ static const struct kiln__node *input_of(const struct kiln__graph *graph,
     return &graph->nodes.items[node->input[i]];
 }
 
-/* How many keys row `row` sees by its position: all, or with a causal node those up to it. */
-static size_t reach_of(const struct kiln__node *node, size_t row, size_t n)
-{
-    int64_t reach = node->attention.diagonal;
-    if (!node->attention.causal)
-        return n;
-    if (reach >= (int64_t)n)
-        return n;
-    reach += (int64_t)row + 1;
-    return reach < 0 ? 0 : (uint64_t)reach < n ? (size_t)reach : n;
-}
-
 /* What the mask adds to a score: -INFINITY takes the key away, whatever the score is. */
 static double mask_value(kiln_type type, double value)
 {
@@ -41,7 +29,7 @@ struct row {
     kiln_type mask_type;
     const double *q, *k, *v, *mask; /* the row's own; mask NULL: none */
     const double *q_error, *k_error, *v_error, *mask_error;
-    size_t number; /* within its matrix */
+    size_t reach; /* keys that it sees by its position */
 };
 
 static const double *matrix(double *const *from, const struct kiln__node *node, unsigned input,
@@ -50,11 +38,31 @@ static const double *matrix(double *const *from, const struct kiln__node *node, 
     return from ? from[node->input[input]] + elements : NULL;
 }
 
+/* How many keys of a matrix there are. */
+static size_t keys_of(const struct kiln__node *node, size_t n, double *const *values, size_t batch)
+{
+    const unsigned lengths = kiln__attention_lengths(node);
+    const double given = lengths ? values[node->input[lengths]][batch] : (double)n;
+    return given <= 0 ? 0 : given < (double)n ? (size_t)given : n;
+}
+
+/* How many of `keys` row i sees by its position: all, or with a causal node those up to it. */
+static size_t reach_of(const struct kiln__node *node, const struct kiln__attention_size *size,
+                       size_t keys, size_t i)
+{
+    int64_t reach = kiln__attention_diagonal(node, size) + (int64_t)i + 1;
+    reach += node->attention.lengths ? (int64_t)keys : 0;
+    return reach < 0 ? 0 : (uint64_t)reach < keys ? (size_t)reach : keys;
+}
+
+/* Of what is beyond the length nothing counts, so that the row has no more keys. */
 static struct row row_at(const struct kiln__graph *graph, const struct kiln__node *node,
                          double *const *values, double *const *errors, size_t batch, size_t i)
 {
-    struct row row = {.node = node, .size = kiln__attention_size(graph, node), .number = i};
-    const struct kiln__attention_size *s = &row.size;
+    const struct kiln__attention_size size = kiln__attention_size(graph, node), *s = &size;
+    struct row row = {.node = node, .size = size};
+    row.size.n = keys_of(node, s->n, values, batch);
+    row.reach = reach_of(node, s, row.size.n, i);
     size_t line = batch * s->m + i, first = batch * s->n;
     row.q = matrix(values, node, KILN__QUERY, line * s->d);
     row.k = matrix(values, node, KILN__KEY, first * s->d);
@@ -62,7 +70,7 @@ static struct row row_at(const struct kiln__graph *graph, const struct kiln__nod
     row.q_error = matrix(errors, node, KILN__QUERY, line * s->d);
     row.k_error = matrix(errors, node, KILN__KEY, first * s->d);
     row.v_error = matrix(errors, node, KILN__VALUE, first * s->e);
-    if (node->n_inputs <= KILN__MASK)
+    if (!kiln__attention_is_masked(node))
         return row;
     row.mask_type = input_of(graph, node, KILN__MASK)->type;
     row.mask = matrix(values, node, KILN__MASK, line * s->n);
@@ -74,7 +82,7 @@ static struct row row_at(const struct kiln__graph *graph, const struct kiln__nod
 static double score_of(const struct row *row, size_t j)
 {
     double sum = 0, bias = row->mask ? mask_value(row->mask_type, row->mask[j]) : 0;
-    if (bias == -INFINITY || j >= reach_of(row->node, row->number, row->size.n))
+    if (bias == -INFINITY || j >= row->reach)
         return -INFINITY;
     for (size_t c = 0; c < row->size.d; c++)
         sum += row->q[c] * row->k[j * row->size.d + c];
@@ -207,6 +215,13 @@ static double mean_error(const struct row *row, const struct weights *weights, s
     return weights->shift < 0.5 ? error * (1 + 2 * weights->shift) : INFINITY;
 }
 
+/* Whether how many keys there are is known. */
+static bool knows_keys(const struct kiln__node *node, double *const *errors, size_t batch)
+{
+    const unsigned lengths = kiln__attention_lengths(node);
+    return !lengths || errors[node->input[lengths]][batch] == 0;
+}
+
 bool kiln__attention_bound(const struct kiln__graph *graph, const struct kiln__node *node,
                            double *const *values, double *const *errors, double denormal,
                            double *result)
@@ -220,7 +235,9 @@ bool kiln__attention_bound(const struct kiln__graph *graph, const struct kiln__n
             struct row row = row_at(graph, node, values, errors, b, i);
             reference_attention_weigh(&row, &weights);
             for (size_t c = 0; c < size.e; c++)
-                result[(b * size.m + i) * size.e + c] = mean_error(&row, &weights, c, denormal);
+                result[(b * size.m + i) * size.e + c] =
+                    knows_keys(node, errors, b) ? mean_error(&row, &weights, c, denormal)
+                                                : INFINITY;
         }
     free(weights.weight);
     free(weights.relative);

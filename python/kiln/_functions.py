@@ -684,6 +684,22 @@ def cross_entropy(logits: _tensor.Array, labels: _tensor.Array, *, reduction: st
     return _tensor.make(context, Expression(operands, enter))
 
 
+def attention(q: _tensor.Array, k: _tensor.Array, v: _tensor.Array,
+              mask: Optional[_tensor.Array] = None, *, lengths: Optional[_tensor.Array] = None,
+              scale: float = 0, causal: int = 0, diagonal: int = 0) -> _tensor.Tensor:
+    """softmax(scale q k' + mask) v of q [..., m, d], k [..., n, d] and v [..., n, e], without the
+    scores in memory; leading dimensions broadcast. A bool or u8 mask says which keys are seen, one of
+    floats is added. `causal`: row i of q sees keys 0 to i + diagonal. scale 0 is 1 / sqrt(d).
+
+    `lengths`, integers that broadcast with the leading dimensions, say how many keys there are: k and
+    v may be a cache of which the first so many rows count, and no others are read. Then row i of a
+    causal q sees keys 0 to length - m + i + diagonal. See kiln.attention_with_lengths()."""
+    if lengths is None:
+        return _o.attention(q, k, v, mask, scale=scale, causal=causal, diagonal=diagonal)
+    return _o.attention_with_lengths(q, k, v, mask, lengths, scale=scale, causal=causal,
+                                     diagonal=diagonal)
+
+
 def einsum(equation: str, *operands: _tensor.Array) -> _tensor.Tensor:
     """Einstein's sum of the operands, as numpy has it: "bij,bjk->bik" names the dimensions of each
     operand and of the result by letters."""
@@ -838,7 +854,7 @@ def arange(start: float, stop: Optional[float] = None, step: float = 1,
 
 
 __all__ = [
-    'arange', 'astype', 'avg_pool', 'avg_pool2d', 'batch_norm_train', 'broadcast_to',
+    'arange', 'astype', 'attention', 'avg_pool', 'avg_pool2d', 'batch_norm_train', 'broadcast_to',
     'clip_by_norm', 'concatenate', 'cross_entropy', 'einsum', 'expand_dims', 'floor_divide',
     'full', 'gather', 'gather_elements', 'gather_nd', 'gru', 'insert_slice', 'lp_pool', 'lstm', 'max_pool',
     'max_pool2d', 'ones', 'pad', 'power', 'quantize', 'replaced', 'reshape', 'resize',

@@ -203,6 +203,29 @@ class Running(unittest.TestCase):
         np.testing.assert_array_equal(after.numpy(), wanted)
         np.testing.assert_array_equal(cache.numpy(), wanted)
 
+    def test_as_much_of_a_cache_as_there_is(self):
+        """attention over the rows that were put there, in chunks of other sizes, beside numpy"""
+        rng = np.random.default_rng(3)
+        q, k, v = (rng.standard_normal((2, 3, 7, 8)).astype(np.float32) for _ in 'qkv')
+        room = np.full((2, 3, 10, 8), np.nan, np.float32)
+        keys, values = kiln.Buffer(room), kiln.Buffer(room)
+        scores = q @ k.swapaxes(2, 3) / np.sqrt(8) + np.where(np.tril(np.ones((7, 7))), 0, -np.inf)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        wanted = weights / weights.sum(-1, keepdims=True) @ v
+
+        @kiln.function
+        def step(q, k, v, at):
+            for cache, new in ((keys, k), (values, v)):
+                cache[...] = kiln.update_slice(cache, new, at, 2)
+            return kiln.attention(q, keys, values, lengths=at + q.shape[2], causal=1)
+
+        for first, end in ((0, 3), (3, 4), (4, 5), (5, 7)):
+            y = step(*(x[:, :, first:end] for x in (q, k, v)), np.int32(first))
+            np.testing.assert_allclose(y.numpy(), wanted[:, :, first:end], rtol=1e-5, atol=1e-6)
+        each = kiln.attention(q[:, :, 6:], k, v, lengths=np.int32([[0], [7]])).numpy()
+        np.testing.assert_array_equal(each[0], 0)
+        np.testing.assert_allclose(each[1], wanted[1, :, 6:], rtol=1e-5, atol=1e-6)
+
     def test_content_that_is_to_come(self):
         """a buffer has no content to read while a batch is to write it"""
         w = kiln.Buffer(A)

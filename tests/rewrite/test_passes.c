@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kiln/attention.h>
+
 #include "../support/context.h"
 #include "../support/golden.h"
 #include "../support/graph.h"
+#include "graph/attention.h"
 #include "rewrite/passes.h"
 #include "rewrite/rewrite.h"
 
@@ -480,6 +483,28 @@ Test(verify, names_what_is_broken)
     EXPECT_BROKEN("node %6 (reshape): wrong type", node[6].type = KILN_I32);
     EXPECT_BROKEN("node %7 (cast): wrong shape", node[7].shape.dims[0] = 4);
     EXPECT_BROKEN("result #0 names no node", graph.requests.items[0].node = 8);
+}
+
+Test(verify, sees_lengths_of_attention)
+{
+    char wrong[160] = "";
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = imagine(batch, 3, (size_t[]){3, 4, 5});
+    kiln_tensor lengths = kiln_argmax(batch, imagine(batch, 2, (size_t[]){3, 4}), 1, (int[]){1}, 0);
+    ask(batch, kiln_attention_with_lengths(batch, x, x, x, (kiln_tensor){0}, lengths, NULL));
+    struct kiln__graph graph = graph_of(batch);
+    struct kiln__node *node = &graph.nodes.items[graph.nodes.count - 1];
+    cr_assert_null(kiln__graph_verify(&graph, wrong), "%s", wrong);
+    struct kiln__node *of = &graph.nodes.items[node->input[KILN__MASK]];
+    of->shape.dims[0] = 1;
+    cr_expect_not_null(kiln__graph_verify(&graph, wrong));
+    cr_expect(strstr(wrong, "(reshape): wrong count"), "%s", wrong);
+    node->input[KILN__MASK] = node->input[0];
+    of->shape.dims[0] = 3;
+    cr_expect_not_null(kiln__graph_verify(&graph, wrong));
+    cr_expect(strstr(wrong, "(attention): wrong shape of the lengths"), "%s", wrong);
+    kiln__graph_free(&graph);
+    kiln_batch_release(batch);
 }
 
 Test(verify, sees_leading_dimensions_of_products)

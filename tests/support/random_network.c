@@ -114,7 +114,7 @@ static kiln_tensor mask_of(struct pool *pool, size_t m, size_t n)
     }
 }
 
-/* Heads that share keys, operands that lie transposed. */
+/* Heads that share keys, operands that lie transposed, keys that are not there yet. */
 static kiln_tensor attention(struct pool *pool)
 {
     kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
@@ -130,7 +130,12 @@ static kiln_tensor attention(struct pool *pool)
     options.causal = chance(3);
     options.diagonal = options.causal && chance(2) ? (int64_t)n - (int64_t)m : 0;
     options.scale = chance(3) ? 0.5 : 0;
-    return kiln_attention(batch, q, k, v, mask_of(pool, m, n), &options);
+    kiln_tensor mask = mask_of(pool, m, n);
+    if (!chance(3))
+        return kiln_attention(batch, q, k, v, mask, &options);
+    kiln_tensor lengths = chance(2) ? kiln_constant(batch, KILN_I32, 3)
+                                    : check_input(batch, KILN_I32, DIMS(heads), CHECK_FEW);
+    return kiln_attention_with_lengths(batch, q, k, v, mask, lengths, &options);
 }
 
 /* ---- images ---- */

@@ -220,15 +220,33 @@ static void print_matmul(struct printer *printer, const struct kiln__node *node)
     kiln__text_add(printer->text, ")");
 }
 
+/* Without the two dimensions that recording gave them. */
+static void print_lengths(struct printer *printer, uint32_t index)
+{
+    struct kiln__shape shape = reproduce_node(printer, index)->shape;
+    shape.rank -= 2;
+    kiln__text_add(printer->text, ", kiln_reshape(b, t%u", index);
+    reproduce_dims(printer, &shape);
+    kiln__text_add(printer->text, ")");
+}
+
 static void print_attention(struct printer *printer, const struct kiln__node *node)
 {
     const struct kiln__attention *attention = &node->attention;
-    kiln__text_add(printer->text, "kiln_attention(b");
-    print_operands(printer, node);
+    const bool lengths = attention->lengths, masked = node->n_inputs > 3u + lengths;
+    kiln__text_add(printer->text, lengths ? "kiln_attention_with_lengths(b" : "kiln_attention(b");
+    for (unsigned i = 0; i < node->n_inputs; i++) {
+        if (i == 3 && !masked)
+            kiln__text_add(printer->text, ", (kiln_tensor){0}");
+        if (lengths && i + 1u == node->n_inputs)
+            print_lengths(printer, node->input[i]);
+        else
+            kiln__text_add(printer->text, ", t%u", node->input[i]);
+    }
     kiln__text_add(printer->text,
                    "%s,\n                        &(kiln_attention_options){"
                    "sizeof(kiln_attention_options), %.17g, %llu, %lld})",
-                   node->n_inputs < 4 ? ", (kiln_tensor){0}" : "", attention->scale,
+                   node->n_inputs == 3 ? ", (kiln_tensor){0}" : "", attention->scale,
                    (unsigned long long)attention->causal, (long long)attention->diagonal);
 }
 

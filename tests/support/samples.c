@@ -105,6 +105,8 @@ SAMPLE(product_parts, kiln_matmul(b, cut(b, x, 0, 3, 1), x))
 SAMPLE(dense, kiln_relu(b, kiln_add(b, kiln_matmul(b, x, transposed(b, x)), cut(b, x, 5, 1, 1))))
 SAMPLE(residual, kiln_add(b, kiln_matmul(b, x, x), x))
 SAMPLE(attention, kiln_attention(b, x, x, x, (kiln_tensor){0}, NULL))
+SAMPLE(attention_of_lengths, kiln_attention_with_lengths(b, x, x, x, (kiln_tensor){0},
+                                                         kiln_constant(b, KILN_I32, 2), NULL))
 SAMPLE(cumsum_rows, kiln_cumsum(b, x, 1, 0))
 SAMPLE(cumsum_columns, kiln_cumsum(b, x, 0, 1))
 SAMPLE(cumsum_of_map, kiln_cumsum(b, kiln_tanh(b, x), 1, 0))
@@ -184,6 +186,7 @@ const struct sample samples[] = {
     ROW(PRODUCT, dense),
     ROW(PRODUCT, residual),
     ROW(ATTENTION, attention),
+    ROW(ATTENTION, attention_of_lengths),
     ROW(SCAN, cumsum_rows),
     ROW(SCAN, cumsum_columns),
     ROW(SCAN, cumsum_of_map),
