@@ -33,6 +33,7 @@ util_sources = \
 ops_sources = \
 	lib/ops/elementwise.def \
 	lib/ops/integers.def \
+	lib/ops/blocks.c \
 	lib/ops/ops.c \
 	lib/ops/ops.h \
 	lib/ops/philox.c \
@@ -498,6 +499,7 @@ kernels = \
 	kernels/matmul_wgmma.cl \
 	kernels/matmul_wgmma_pack.cl \
 	kernels/narrow.cl \
+	kernels/blocks.cl \
 	kernels/scatter.cl \
 	kernels/scatter_gpu.cl \
 	kernels/sort.cl

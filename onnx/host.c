@@ -156,6 +156,7 @@ kiln_status kiln__onnx_host_store(const struct kiln__onnx_host *host, kiln_type 
         case KILN_I8: ((int8_t *)bytes)[i] = (int8_t)n; break;
         case KILN_U8: ((uint8_t *)bytes)[i] = (uint8_t)n; break;
         case KILN_BOOL: ((uint8_t *)bytes)[i] = n != 0; break;
+        default: break; /* no tensor of ONNX's is of blocks */
         }
     }
     return KILN_OK;
@@ -176,6 +177,7 @@ void kiln__onnx_host_load(struct kiln__onnx_host *host, kiln_type type, const vo
         case KILN_I8: n = ((const int8_t *)bytes)[i]; break;
         case KILN_U8: n = ((const uint8_t *)bytes)[i]; break;
         case KILN_BOOL: n = ((const uint8_t *)bytes)[i] != 0; break;
+        default: break;
         }
         if (host->floats)
             host->cells[i].f = floats ? f : (double)n;

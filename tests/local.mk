@@ -68,6 +68,7 @@ criterion_tests = \
 	tests/executor/test_models \
 	tests/api/test_eager \
 	tests/ops/test_ops \
+	tests/ops/test_blocks \
 	tests/ops/test_ops_cast \
 	tests/ops/test_ops_known \
 	tests/ops/test_ops_elements \
@@ -166,6 +167,7 @@ device_tests = \
 	tests/device/test_precision \
 	tests/ops/test_random \
 	tests/ops/test_ops \
+	tests/ops/test_blocks \
 	tests/ops/test_ops_cast \
 	tests/ops/test_ops_known \
 	tests/ops/test_ops_elements \
@@ -229,6 +231,7 @@ kernel_tests = \
 	tests/ops/test_cumsum \
 	tests/nn/test_normalization \
 	tests/ops/test_ops \
+	tests/ops/test_blocks \
 	tests/ops/test_ops_cast \
 	tests/ops/test_ops_known \
 	tests/ops/test_ops_reduce \

@@ -16,6 +16,7 @@
 #ifndef KILN_PRODUCT_H
 #define KILN_PRODUCT_H
 
+#include <kiln/status.h>
 #include <kiln/types.h>
 
 #ifdef __cplusplus
@@ -80,6 +81,14 @@ KILN_API kiln_tensor kiln_quantize(kiln_batch *batch, kiln_tensor x, size_t n_ax
  *  Errors: TOO_LARGE also for two i8 operands and k beyond 131071, whose sums i32 may not hold. */
 KILN_API kiln_tensor kiln_matmul_quantized(kiln_batch *batch, kiln_tensor a, kiln_tensor a_scale,
                                            kiln_tensor b, int transpose_b, kiln_tensor b_scale);
+
+/** Blocks of `type`, q8_0 or q4_0, of `count` floats, a multiple of 32: to the bit as the Python
+ *  package gguf makes them. `blocks` has room for `bytes` bytes, which are count / 32 times
+ *  kiln_type_size(type). On the host; nothing is kept.
+ *  Threads: any. Errors: INVALID_ARGUMENT, also for another type, other bytes, and floats that are not
+ *  finite or whose block has a scale beyond f16; the blocks before those are written. */
+KILN_API kiln_status kiln_quantize_blocks(kiln_type type, size_t count, const float *values,
+                                          void *blocks, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -49,16 +49,29 @@ extern "C" {
  *  Integers are exact and wrap around in the bits of their type, in casts to fewer bits, too. Sums,
  *  running sums and products of all elements are i64. Floating numbers that become integers go
  *  towards zero; beyond the range they become its ends, and NaN becomes 0. A constant is a double,
- * which holds integers up to 2^53 and multiples of powers of two beyond; others are uploaded. */
+ * which holds integers up to 2^53 and multiples of powers of two beyond; others are uploaded.
+ *
+ *  q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q5_k and q6_k are blocks of 32 or 256 quantised numbers with
+ *  scales of their own, as GGUF files have them. Uploads and buffers may be of them, where the last
+ *  dimension is of whole blocks, and no operation gives them. Every operation reads them as f32,
+ *  each number to the bit as the Python package gguf has it: what only moves elements gives f32, too.
+ *  Products and gathers read the blocks as they lie in memory, on every device, and nowhere is more
+ *  kept than they are. They have no gradient; what they are multiplied with has. */
 typedef enum kiln_type {
 #define KILN_TYPE_ENUM(name, value, bytes, ctype) KILN_##name = (value),
-    KILN_TYPE_MAP(KILN_TYPE_ENUM)
+    KILN_TYPE_MAP(KILN_TYPE_ENUM) KILN_BLOCK_TYPE_MAP(KILN_TYPE_ENUM)
 #undef KILN_TYPE_ENUM
 } kiln_type;
 
-/** Bytes of one element; 0 for a value that is no type.
+/** Bytes of one element, or of one block of kiln_type_block() elements; 0 for a value that is no
+ *  type.
  *  Threads: any. Errors: none. */
 KILN_API size_t kiln_type_size(kiln_type type);
+
+/** How many elements lie together in one block of kiln_type_size() bytes: 1 where they lie apart, 32
+ *  or 256 in types of blocks; 0 for a value that is no type.
+ *  Threads: any. Errors: none. */
+KILN_API size_t kiln_type_block(kiln_type type);
 
 /** The name of a type in lower case, such as "f32"; "unknown" for a value that is none.
  *  Owner: static text. Threads: any. Errors: none. */

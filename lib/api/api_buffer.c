@@ -27,6 +27,12 @@ static kiln_status api_buffer_make(const char *call, kiln_context *context, kiln
     if (!kiln__shape_make(rank, dims, &shape))
         return kiln__fail(NULL, KILN_TOO_LARGE, "%s: shape %s has too many elements", call,
                           kiln__shape_text(&shape).text);
+    if (!kiln__shape_has_blocks(&shape, type))
+        return kiln__fail(NULL, KILN_SHAPE_MISMATCH,
+                          "%s: shape %s has rows of a part of a block, and blocks of %s have %zu "
+                          "elements",
+                          call, kiln__shape_text(&shape).text, kiln_type_name(type),
+                          kiln_type_block(type));
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
     if (status)
         return status;
@@ -38,7 +44,7 @@ static kiln_status api_buffer_make(const char *call, kiln_context *context, kiln
     buffer->stream = context->runtime.compute;
     buffer->type = type;
     buffer->shape = shape;
-    buffer->bytes = kiln__shape_count(&shape) * kiln_type_size(type);
+    buffer->bytes = kiln__type_bytes(type, kiln__shape_count(&shape));
     *result = buffer;
     return KILN_OK;
 }
@@ -118,7 +124,7 @@ kiln_buffer *kiln__buffer_wrap(kiln_context *context, kiln_type type,
     }
     *ending = (struct ending){ended, user};
     buffer->memory =
-        api_buffer_wrap(&context->runtime, host, buffer->bytes, kiln_type_size(type), ending);
+        api_buffer_wrap(&context->runtime, host, buffer->bytes, kiln__type_alignment(type), ending);
     buffer->wraps = true;
     if (buffer->memory) {
         count_in(buffer);

@@ -371,6 +371,29 @@ static void emit_narrow_type(const struct kiln__emit *emit, kiln_type type)
         kiln__code_line(emit->code, "#undef LEVEL_80");
 }
 
+/* The functions of a type of blocks (kernels/blocks.cl). */
+static void emit_block_type(const struct kiln__emit *emit, kiln_type type)
+{
+    const struct kiln__type_row *row = kiln__type_row(type);
+    const unsigned widths[] = {1, emit->variant->vector};
+    if (!uses(emit, type))
+        return;
+    kiln__code_line(emit->code,
+                    "#define BLOCK %s\n"
+                    "#define BLOCK_%s\n"
+                    "#define BLOCK_BYTES %d\n"
+                    "#define BLOCK_ELEMENTS %d",
+                    row->name, row->name, row->bytes, row->block);
+    for (unsigned i = 0; i < (widths[1] > 1 ? 2 : 1); i++) {
+        kiln__code_line(emit->code, "#define BLOCK_LANES %u", widths[i]);
+        emit_file(emit, "blocks");
+        kiln__code_line(emit->code, "#undef BLOCK_LANES");
+    }
+    kiln__code_line(emit->code,
+                    "#undef BLOCK\n#undef BLOCK_%s\n#undef BLOCK_BYTES\n#undef BLOCK_ELEMENTS",
+                    row->name);
+}
+
 /* Integers of 64 bits as floats whose last digit is odd where not all digits are there: what rounds
  * these to fewer digits rounds right. */
 static void emit_odd(const struct kiln__emit *emit, unsigned width)
@@ -415,6 +438,9 @@ static void emit_types(const struct kiln__emit *emit)
         emit_loose_type(emit, KILN_##name);                                                        \
     emit_narrow_type(emit, KILN_##name);
     KILN_TYPE_MAP(EMIT)
+#undef EMIT
+#define EMIT(name, value, bytes, elements) emit_block_type(emit, KILN_##name);
+    KILN_BLOCK_TYPE_MAP(EMIT)
 #undef EMIT
 }
 

@@ -7,7 +7,8 @@
  *   OPERAND_A_VECTOR(from, batch, line, k)  form.vector ones, neighbours in memory from there on
  *
  * which is element k of row `line` of a product's first operand, or of column `line` of its
- * second. To operands of kernels for a single node, which are only converted, no place matters.
+ * second. Elements of blocks are found by that place alone. To operands of kernels for a single
+ * node, which are only converted, no place matters.
  */
 #include "codegen/emit.h"
 #include "lower/iteration_space.h"
@@ -26,16 +27,19 @@ static const char *stored_type(const struct hook *hook)
 static void emit_function(const struct hook *hook, const char *name, unsigned width)
 {
     const struct kiln__emit *emit = &hook->emit;
-    size_t own = hook->operand.access;
-    kiln_type type = emit->group->steps.items[hook->operand.value].type;
+    const size_t own = hook->operand.access;
+    const bool blocks = kiln__type_is_block(kiln__emit_access_type(emit, own));
+    const kiln_type type = emit->group->steps.items[hook->operand.value].type;
     kiln__code_line(emit->code, "static inline __attribute__((always_inline)) %s",
                     kiln__emit_type(type, width).text);
     kiln__code_function(emit->code,
-                        "operand_%c_%s(global const %s *x%zu, const long batch, const long line,\n"
+                        "operand_%c_%s(global const %s *%s, const long batch, const long line,\n"
                         "const long k OPERAND_%c_PARAMETERS)",
-                        hook->letter, name, stored_type(hook), own, hook->letter);
-    kiln__code_add(emit->code, "const long b%zu = 0", own);
-    for (size_t k = own + 1; k < hook->operand.end; k++)
+                        hook->letter, name, stored_type(hook),
+                        blocks ? "from" : kiln__phrase("x%zu", own).text, hook->letter);
+    if (!blocks)
+        kiln__code_add(emit->code, "const long b%zu = 0", own);
+    for (size_t k = own + !blocks; k < hook->operand.end; k++)
         kiln__code_add(emit->code,
                        "const long b%zu = o%zu + batch * s%zu_0 + line * s%zu_1 + k * s%zu_2", k, k,
                        k, k, k);

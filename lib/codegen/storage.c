@@ -137,14 +137,17 @@ static void emit_element(struct kiln__text *text, const struct kiln__elements *e
                    elements->pointer.text, elements->offset.text, more);
 }
 
-/* Element `lane` of strided ones. */
+/* How far behind the first one element `lane` of strided ones is. */
+static struct kiln__phrase more_of(const struct kiln__elements *elements, unsigned lane)
+{
+    return elements->width > 1
+               ? kiln__phrase(" + (%s + %u) * %s", elements->at, lane, elements->stride.text)
+               : kiln__phrase(" + (%s) * %s", elements->at, elements->stride.text);
+}
+
 static void emit_lane(struct kiln__text *text, const struct kiln__elements *elements, unsigned lane)
 {
-    struct kiln__phrase more =
-        elements->width > 1
-            ? kiln__phrase(" + (%s + %u) * %s", elements->at, lane, elements->stride.text)
-            : kiln__phrase(" + (%s) * %s", elements->at, elements->stride.text);
-    emit_element(text, elements, more.text);
+    emit_element(text, elements, more_of(elements, lane).text);
 }
 
 /* Where a vector begins. */
@@ -186,8 +189,60 @@ static void emit_stored(struct kiln__text *text, const struct kiln__elements *el
     kiln__text_add(text, elements->width > 1 ? ")" : "");
 }
 
+/* ---- blocks: functions of kernels/blocks.cl ---- */
+
+/* The element at an offset, and so much behind it. Checked is the place of its block. */
+static void emit_of_block(struct kiln__text *text, const struct kiln__elements *elements,
+                          const char *more)
+{
+    const struct kiln__type_row *row = kiln__type_row(elements->type);
+    const char *pointer = elements->pointer.text, *offset = elements->offset.text;
+    if (elements->checked)
+        kiln__text_add(text, "kiln_%s_load(KILN_AT(%s, (%s%s) / %d * %d, %d), (%s%s) %% %d)",
+                       row->name, pointer, offset, more, row->block, row->bytes, row->bytes, offset,
+                       more, row->block);
+    else
+        kiln__text_add(text, "kiln_%s_load(%s, %s%s)", row->name, pointer, offset, more);
+}
+
+/* Neighbours: those at a multiple of their number are in one block. */
+static void emit_run_of_blocks(struct kiln__text *text, const struct kiln__elements *elements)
+{
+    const struct kiln__type_row *row = kiln__type_row(elements->type);
+    const char *pointer = elements->pointer.text, *offset = elements->offset.text;
+    if (elements->fit == KILN__FIT_ALIGNED)
+        kiln__text_add(text, "kiln_%s_inside%u(%s + (%s) / %d * %d, (%s) %% %d)", row->name,
+                       elements->width, pointer, offset, row->block, row->bytes, offset,
+                       row->block);
+    else
+        kiln__text_add(text, "kiln_%s_load%u(%s, %s)", row->name, elements->width, pointer, offset);
+}
+
+static void emit_blocks(struct kiln__text *text, const struct kiln__elements *elements)
+{
+    const bool strided = elements->fit == KILN__FIT_STRIDED;
+    if (elements->width > 1 && !strided && !elements->checked) {
+        emit_run_of_blocks(text, elements);
+        return;
+    }
+    if (elements->width > 1)
+        kiln__text_add(text, "(%s)(", kiln__emit_type(elements->type, elements->width).text);
+    for (unsigned lane = 0; lane < elements->width; lane++) {
+        kiln__text_add(text, lane ? ", " : "");
+        emit_of_block(text, elements,
+                      strided               ? more_of(elements, lane).text
+                      : elements->width > 1 ? kiln__phrase(" + %u", lane).text
+                                            : "");
+    }
+    kiln__text_add(text, elements->width > 1 ? ")" : "");
+}
+
 void kiln__emit_load(struct kiln__text *text, const struct kiln__elements *elements)
 {
+    if (kiln__type_is_block(elements->type)) {
+        emit_blocks(text, elements);
+        return;
+    }
     const struct call call = on_load(elements->type, elements->width);
     kiln__text_add(text, "%s", call.before);
     emit_stored(text, elements);

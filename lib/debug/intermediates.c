@@ -128,7 +128,7 @@ static bool expose(struct kiln__intermediates *exposure, uint32_t index)
         return false;
     *request = (struct kiln__request){.node = index, .kind = KILN__READ};
     result->bytes = kiln__node_bytes(node);
-    result->item = kiln_type_size(node->type);
+    result->item = kiln__type_alignment(node->type);
     result->host = malloc(result->bytes + 1);
     return result->host;
 }

@@ -28,9 +28,13 @@ struct search {
 
 static void look_at(const struct kiln__node *node, const void *value, struct found *found)
 {
-    size_t size = kiln_type_size(node->type), count = kiln__node_count(node);
+    const size_t block = kiln_type_block(node->type), count = kiln__node_count(node);
+    double elements[KILN__MOST_BLOCK];
     for (size_t i = 0; i < count && !(found->nan && found->infinite); i++) {
-        double element = kiln__type_load(node->type, (const char *)value + i * size);
+        if (i % block == 0)
+            kiln__values_load(node->type, (const char *)value + kiln__type_bytes(node->type, i),
+                              block, elements);
+        const double element = elements[i % block];
         if (isnan(element) && !found->nan)
             found->first_nan = i;
         if (isinf(element) && !found->infinite)

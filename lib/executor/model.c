@@ -30,6 +30,10 @@ static kiln_status check_row(size_t number, const kiln_row *row, struct kiln__mo
     if (!part->bytes)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: input %zu: %d is no data type", call,
                           number, (int)row->type);
+    if (kiln__type_is_block(row->type))
+        return kiln__fail(NULL, KILN_TYPE_MISMATCH,
+                          "%s: input %zu: rows are of elements that lie apart, not of %s", call,
+                          number, kiln_type_name(row->type));
     if (row->rank >= KILN_MAX_RANK)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                           "%s: input %zu: a row of %zu dimensions, and %d are the most", call,

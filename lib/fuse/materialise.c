@@ -39,6 +39,7 @@ bool kiln__fuse_is_widened(const struct kiln__fuser *fuser, uint32_t index)
         return false;
     const struct kiln__node *input = kiln__fuse_node(fuser, node->input[0]);
     return node->type == kiln__node_computed(input) && kiln__node_is_floating(input) &&
+           !kiln__node_has_blocks(input) &&
            kiln_type_size(input->type) < kiln_type_size(node->type);
 }
 
@@ -257,6 +258,12 @@ static void materialise_operand(struct kiln__fuser *fuser, uint32_t index, enum 
     *layout = kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, false);
 }
 
+/* Whether the value is read from blocks: among kernels for single nodes those of products can. */
+static bool is_of_blocks(const struct kiln__fuser *fuser, const struct kiln__layout *layout)
+{
+    return layout->known && kiln__node_has_blocks(kiln__fuse_node(fuser, layout->base));
+}
+
 /* What a group of its own reads is read from memory as it lies there, if it suits. */
 static void decide_operand(struct kiln__fuser *fuser, uint32_t index, unsigned k)
 {
@@ -265,7 +272,9 @@ static void decide_operand(struct kiln__fuser *fuser, uint32_t index, unsigned k
     uint32_t operand = node->input[k];
     const struct kiln__layout *layout = &fuser->layouts[operand];
     const struct kiln__shape *shape = &kiln__fuse_node(fuser, operand)->shape;
-    if (!is_in_memory(fuser, layout) || (traits->suits && !traits->suits(layout, shape)))
+    if (node->kind != KILN__MATMUL && is_of_blocks(fuser, layout))
+        materialise(fuser, operand, traits->operand);
+    else if (!is_in_memory(fuser, layout) || (traits->suits && !traits->suits(layout, shape)))
         materialise_operand(fuser, operand, traits->operand);
     if (node->kind == KILN__MATMUL && !kiln__fuse_operand_suits(fuser, index, k))
         materialise(fuser, fuser->prologue[layout->base] ? layout->base : operand, traits->operand);

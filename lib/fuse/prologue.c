@@ -10,7 +10,8 @@
  *   - it reads no more than one load as large as the operand, which lies as the operand would: the
  *     product's kernel is the same with it and without, and so is the order in which it adds up;
  *   - the product is not one for a library (CLBlast takes memory as it is): beside so many
- *     multiplications a kernel before it is nothing;
+ *     multiplications a kernel before it is nothing. But what lies in blocks is several times as
+ *     large in f32;
  *   - it does not round to a narrow type where tensor cores read that as it lies: they are taken or
  *     not whatever the size, and weights are rounded once. */
 #include <assert.h>
@@ -199,11 +200,13 @@ bool kiln__fuse_operand_suits(struct kiln__fuser *fuser, uint32_t index, unsigne
     uint32_t operand = product->input[k], base = fuser->layouts[operand].base;
     if (!fuser->prologue[base])
         return kiln__fuse_node(fuser, base)->type == kiln__fuse_node(fuser, operand)->type ||
+               kiln__type_is_block(stored_type(fuser, operand)) ||
                !is_for_library(fuser, product) || prologue_repeats(fuser, operand, base) ||
                takes_narrow(fuser, product);
     struct leaves leaves = leaves_of(fuser, base);
     bool folds = k == 0 && may_fold(fuser, product);
-    bool suits = (!is_for_library(fuser, product) || takes_narrow(fuser, product)) &&
+    bool suits = (!is_for_library(fuser, product) || takes_narrow(fuser, product) ||
+                  kiln__type_is_block(stored_type(fuser, operand))) &&
                  !(k == 0 && has_few_rows(fuser, product, base));
     for (unsigned i = 0; suits && i < leaves.count; i++)
         suits = leaf_suits(fuser, base, operand, leaves.nodes[i], i > 0 && folds);

@@ -215,6 +215,12 @@ static bool check_inputs(kiln_batch *batch, const char *call, const kiln_tensor 
                        kiln_type_name(node->type));
             return false;
         }
+        if (kiln__node_has_blocks(node)) {
+            kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
+                       "%s: %s is %s, and blocks have no gradient", call, name,
+                       kiln_type_name(node->type));
+            return false;
+        }
     }
     return true;
 }

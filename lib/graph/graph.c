@@ -125,7 +125,7 @@ size_t kiln__node_count(const struct kiln__node *node)
 
 size_t kiln__node_bytes(const struct kiln__node *node)
 {
-    return kiln__shape_count(&node->shape) * kiln_type_size(node->type);
+    return kiln__type_bytes(node->type, kiln__shape_count(&node->shape));
 }
 
 uint32_t kiln__scan_axis(const struct kiln__node *node)
@@ -146,6 +146,11 @@ bool kiln__node_is_input(const struct kiln__node *node)
     return node->kind == KILN__UPLOAD || node->kind == KILN__IMPORT;
 }
 
+bool kiln__node_has_blocks(const struct kiln__node *node)
+{
+    return kiln__type_is_block(node->type);
+}
+
 bool kiln__node_is_floating(const struct kiln__node *node)
 {
     return kiln__type_row(node->type)->floating;
@@ -161,6 +166,11 @@ bool kiln__node_takes_stored(const struct kiln__node *node, unsigned k)
     enum kiln__kind kind = node->kind;
     return kind == KILN__CAST || kiln__node_puts_part(node) || kiln__node_is_movement(node) ||
            (kind == KILN__GATHER && k == 0);
+}
+
+bool kiln__node_takes_blocks(const struct kiln__node *node, unsigned k)
+{
+    return node->kind == KILN__CAST || (node->kind == KILN__GATHER && k == 0);
 }
 
 bool kiln__node_is_pointwise(const struct kiln__node *node)

@@ -202,6 +202,11 @@ kiln_type kiln__node_computed(const struct kiln__node *node); /* what operations
 /* Whether operand `k` is taken as it is stored; otherwise it is of a type that is computed in. */
 bool kiln__node_takes_stored(const struct kiln__node *node, unsigned k);
 
+/* Whether the node is of a type of blocks, as inputs alone are; and whether operand `k` may be,
+ * which a gather reads as f32. */
+bool kiln__node_has_blocks(const struct kiln__node *node);
+bool kiln__node_takes_blocks(const struct kiln__node *node, unsigned k);
+
 /* Of a scan: its axis, and how far apart neighbours along it are in a dense tensor. */
 uint32_t kiln__scan_axis(const struct kiln__node *node);
 size_t kiln__scan_stride(const struct kiln__node *node);

@@ -34,6 +34,12 @@ size_t kiln__shape_count(const struct kiln__shape *shape)
     return count;
 }
 
+bool kiln__shape_has_blocks(const struct kiln__shape *shape, kiln_type type)
+{
+    const size_t block = kiln_type_block(type);
+    return block == 1 || (shape->rank && shape->dims[shape->rank - 1] % block == 0);
+}
+
 bool kiln__shape_equal(const struct kiln__shape *a, const struct kiln__shape *b)
 {
     return a->rank == b->rank && !memcmp(a->dims, b->dims, a->rank * sizeof *a->dims);

@@ -21,6 +21,9 @@ bool kiln__shape_make(size_t rank, const size_t *dims, struct kiln__shape *shape
 size_t kiln__shape_count(const struct kiln__shape *shape);
 bool kiln__shape_equal(const struct kiln__shape *a, const struct kiln__shape *b);
 
+/* Whether rows, along the last dimension, are of whole blocks of the type. */
+bool kiln__shape_has_blocks(const struct kiln__shape *shape, kiln_type type);
+
 /* numpy's rule: aligned at the last dimension, 1 repeats. */
 bool kiln__shape_matches(const struct kiln__shape *a, const struct kiln__shape *b);
 

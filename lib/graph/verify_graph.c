@@ -142,7 +142,8 @@ static const char *check_gather(const struct kiln__graph *graph, const struct ki
     struct kiln__shape shape;
     if (node->op > KILN__GATHER_PADDED)
         return "op";
-    if (node->type != data->type || (indices->type != KILN_I32 && indices->type != KILN_U8))
+    const kiln_type type = kiln__node_has_blocks(data) ? KILN_F32 : data->type;
+    if (node->type != type || (indices->type != KILN_I32 && indices->type != KILN_U8))
         return "type";
     if (node->axis >= data->shape.rank ||
         !kiln__shape_gathered(&data->shape, &indices->shape, (uint32_t)node->axis, &shape) ||
@@ -208,6 +209,12 @@ static bool is_computed(const struct kiln__node *node)
     return kiln__node_computed(node) == node->type;
 }
 
+static bool takes(const struct kiln__node *node, unsigned k, const struct kiln__node *input)
+{
+    return kiln__node_has_blocks(input) ? kiln__node_takes_blocks(node, k)
+                                        : kiln__node_takes_stored(node, k) || is_computed(input);
+}
+
 static const char *check_node(const struct kiln__graph *graph, uint32_t index)
 {
     const struct kiln__node *node = &graph->nodes.items[index];
@@ -221,8 +228,12 @@ static const char *check_node(const struct kiln__graph *graph, uint32_t index)
         if (node->input[i] >= index)
             return "order of inputs";
     for (unsigned i = 0; i < node->n_inputs; i++)
-        if (!kiln__node_takes_stored(node, i) && !is_computed(&graph->nodes.items[node->input[i]]))
+        if (!takes(node, i, &graph->nodes.items[node->input[i]]))
             return "type of an input, which nothing computes with";
+    if (kiln__node_has_blocks(node) && !kiln__node_is_input(node))
+        return "type, which only inputs have";
+    if (kiln__node_has_blocks(node) && !kiln__shape_has_blocks(&node->shape, node->type))
+        return "row of a part of a block";
     return checks[node->kind].check ? checks[node->kind].check(graph, node) : NULL;
 }
 

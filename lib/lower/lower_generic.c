@@ -53,6 +53,8 @@ static bool can_compute(const struct kiln__group *group, const struct kiln__step
 {
     const struct kiln__step *steps = group->steps.items;
     kiln_type last = step->n_args ? steps[step->args[step->n_args - 1]].type : KILN_F32;
+    if (kiln__type_is_block(step->type))
+        return false;
     switch (step->kind) {
     case KILN__STEP_APPLY: return kiln__generic_has(step->op) && is_computed(last);
     case KILN__STEP_SCALAR: return fits_cell(step->type, group->scalars.items[step->index]);

@@ -35,8 +35,9 @@ static struct kiln__matrix matrix_of(const struct kiln__plan *plan, const struct
         .slot = plan->slot_of[from->node], .offset = from->offset, .operand = k};
     matrix.item = (uint8_t)kiln_type_size(stored);
     matrix.stored = stored;
-    matrix.frozen = kiln__plan_may_prepack(plan, group, k);
-    matrix.plain_load = is_bare(group, operand);
+    matrix.blocks = kiln__type_is_block(stored);
+    matrix.frozen = !matrix.blocks && kiln__plan_may_prepack(plan, group, k);
+    matrix.plain_load = !matrix.blocks && is_bare(group, operand);
     matrix.computed = operand.value > operand.first || stored != KILN_F32;
     matrix.row = from->stride[rank - 2];
     matrix.column = from->stride[rank - 1];
@@ -270,7 +271,8 @@ static bool is_aligned(const struct kiln__group *group, const struct kiln__space
 }
 
 /* How the accesses of an operand lie along its vectors, and, beside its own elements, what they
- * take; of these the product knows whether they are aligned. */
+ * take; of these the product knows whether they are aligned. Those in blocks, which no pointer
+ * names, are read by where they are as well. */
 static void add_operand(const struct kiln__plan *plan, const struct kiln__matrix *matrix,
                         enum kiln__argument_section part, struct kiln__launch *launch)
 {
@@ -285,7 +287,8 @@ static void add_operand(const struct kiln__plan *plan, const struct kiln__matrix
         variant->aligned = variant->aligned && is_aligned(group, &space, i, along, variant->vector);
     }
     launch->part = part;
-    kiln__launch_accesses(plan, group, &space, launch, operand.access + 1u, operand.end);
+    kiln__launch_accesses(plan, group, &space, launch, operand.access + !matrix->blocks,
+                          operand.end);
     kiln__launch_scalars(group, launch, operand.first, operand.value + 1u);
     launch->part = KILN__SECTION_GROUP;
 }

@@ -34,6 +34,7 @@ struct kiln__matrix {
     uint8_t operand;  /* of the group: which one */
     kiln_type stored; /* an operand's elements in memory */
     bool plain_load; /* loaded as it lies, but for its conversion to the type that is computed in */
+    bool blocks;     /* of a type of blocks */
     bool computed;   /* a generated text makes something of what is read, */
     bool frozen;     /* what is made of it may be prepacked (frozen.c) */
     bool across; /* by vectors that run across lines (lower/iteration_space.h), else along them */

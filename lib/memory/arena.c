@@ -66,14 +66,27 @@ static size_t list_slots(const struct kiln__plan *plan, uint32_t *order)
     return count;
 }
 
+/* At a multiple of so many bytes a slot starts. An index counts elements from the arena's
+ * beginning, so that blocks start at a multiple of their own size as well: of its odd factor. */
+static size_t alignment_of(const struct kiln__plan *plan, const struct kiln__slot *slot)
+{
+    const struct kiln__node *node =
+        slot->node == KILN__SCRATCH ? NULL : &plan->fusion.graph.nodes.items[slot->node];
+    const size_t size = node && kiln__node_has_blocks(node) ? kiln_type_size(node->type) : 1;
+    return ALIGNMENT * (size >> __builtin_ctzll(size));
+}
+
 static bool place_slot(struct kiln__plan *plan, struct kiln__occupancy *occupied,
                        struct kiln__slot *slot)
 {
-    size_t bytes = aligned(slot->bytes);
-    if (!kiln__occupancy_take(occupied, slot->first, slot->last, bytes, &slot->offset))
+    const size_t alignment = alignment_of(plan, slot);
+    const size_t bytes = aligned(slot->bytes) + alignment - ALIGNMENT;
+    size_t place;
+    if (!kiln__occupancy_take(occupied, slot->first, slot->last, bytes, &place))
         return false;
-    if (plan->arena_bytes < slot->offset + bytes)
-        plan->arena_bytes = slot->offset + bytes;
+    slot->offset = (place + alignment - 1) / alignment * alignment;
+    if (plan->arena_bytes < place + bytes)
+        plan->arena_bytes = place + bytes;
     plan->unshared_bytes += bytes;
     return true;
 }

@@ -13,7 +13,8 @@
 /* A row of types.def. What it is computed in is what elements become where they are loaded. */
 struct kiln__type_row {
     const char *name; /* "f32" */
-    uint8_t bytes;
+    uint8_t bytes;    /* of an element, or of a block */
+    uint16_t block;   /* elements of a block; 1: they lie apart */
     bool floating;
     int digits, least;      /* of a floating one: bits of the mantissa, 2^least is normal */
     double lowest, highest; /* finite range */
@@ -29,6 +30,17 @@ struct kiln__type_row {
 
 /* NULL for a value that is no type. */
 const struct kiln__type_row *kiln__type_row(kiln_type type);
+
+/* Whether elements lie in blocks; what so many of a type take; at multiples of what they start. */
+bool kiln__type_is_block(kiln_type type);
+size_t kiln__type_bytes(kiln_type type, size_t count);
+size_t kiln__type_alignment(kiln_type type);
+
+/* Elements of the largest block. */
+#define KILN__MOST_BLOCK 256
+
+/* What is loaded of a block: as many floats as it has elements. */
+void kiln__block_load(kiln_type type, const void *block, float *values);
 
 /* The operands' types that a row accepts, and its result's. A mask is a u8 of 0 and 1. */
 enum kiln__types {
@@ -68,6 +80,8 @@ double kiln__type_overflow(kiln_type type);
  * not hold all, its bits. Values are moved as they are; who computes takes the number of a floating
  * one, and of an integer the whole number. */
 double kiln__value_load(kiln_type type, const void *place);
+/* Elements that lie one behind the other, also those of blocks. */
+void kiln__values_load(kiln_type type, const void *data, size_t count, double *values);
 void kiln__value_store(kiln_type type, double value, void *place);
 
 /* Of an integer type. What `whole` has beyond the type's bits is dropped. */

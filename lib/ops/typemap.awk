@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# The public list of data types:
+# The public lists of data types:
 #   awk -f typemap.awk types.def > kiln/typemap.h
 BEGIN {
   print "/* SPDX-License-Identifier: Apache-2.0 */"
   print "/* Made by lib/ops/typemap.awk; not to be edited. */"
-  print "/** @file\n *  The data types as a list. */"
+  print "/** @file\n *  The data types as lists. */"
   print "#ifndef KILN_TYPEMAP_H\n#define KILN_TYPEMAP_H\n"
-  print "/** Every data type: name, value (part of the binary interface), bytes, C type on the host. */"
+  print "/** Every data type whose elements lie apart: name, value (part of the binary interface), bytes, C\n *  type on the host. */"
   printf "#define KILN_TYPE_MAP(X)"
 }
 
@@ -16,4 +16,14 @@ BEGIN {
   printf " \\\n    X(%s)", $0
 }
 
-END { print "\n\n#endif" }
+/^KILN_BLOCK_TYPE\(/ {
+  sub(/^KILN_BLOCK_TYPE\(/, "")
+  sub(/, [a-z0-9_]*\)$/, "")
+  blocks = blocks " \\\n    X(" $0 ")"
+}
+
+END {
+  print "\n\n/** Every type of blocks: name, value, bytes and elements of a block. */"
+  print "#define KILN_BLOCK_TYPE_MAP(X)" blocks
+  print "\n#endif"
+}

@@ -23,6 +23,7 @@ static const struct kiln__type_row rows[] = {
                   highest)                                                                         \
     [KILN_##NAME] = {#name,                                                                        \
                      bytes,                                                                        \
+                     1,                                                                            \
                      (digits) > 0,                                                                 \
                      digits,                                                                       \
                      least,                                                                        \
@@ -32,8 +33,12 @@ static const struct kiln__type_row rows[] = {
                      (int64_t)((digits) > 0 ? 0 : (highest)),                                      \
                      #stored,                                                                      \
                      COMPUTED_##computed},
+#define KILN_BLOCK_TYPE(NAME, value, bytes, elements, name)                                        \
+    [KILN_##NAME] = {#name,    bytes,   elements, true, 24,      -126,                             \
+                     -FLT_MAX, FLT_MAX, 0,        0,    "uchar", COMPUTED_F32},
 #include "ops/types.def"
 #undef KILN_TYPE
+#undef KILN_BLOCK_TYPE
 };
 
 const struct kiln__type_row *kiln__type_row(kiln_type type)
@@ -46,6 +51,28 @@ size_t kiln_type_size(kiln_type type)
 {
     const struct kiln__type_row *row = kiln__type_row(type);
     return row ? row->bytes : 0;
+}
+
+size_t kiln_type_block(kiln_type type)
+{
+    const struct kiln__type_row *row = kiln__type_row(type);
+    return row ? row->block : 0;
+}
+
+bool kiln__type_is_block(kiln_type type)
+{
+    return kiln_type_block(type) > 1;
+}
+
+size_t kiln__type_bytes(kiln_type type, size_t count)
+{
+    return count / rows[type].block * rows[type].bytes;
+}
+
+/* Scales of blocks have 16 bits. */
+size_t kiln__type_alignment(kiln_type type)
+{
+    return kiln__type_is_block(type) ? sizeof(uint16_t) : rows[type].bytes;
 }
 
 const char *kiln_type_name(kiln_type type)
@@ -282,6 +309,19 @@ double kiln__value_load(kiln_type type, const void *place)
 {
     return rows[type].floating ? kiln__type_load(type, place)
                                : kiln__value_of_whole(type, read_bits(&rows[type], place));
+}
+
+void kiln__values_load(kiln_type type, const void *data, size_t count, double *values)
+{
+    const struct kiln__type_row *row = &rows[type];
+    const char *from = data;
+    float block[KILN__MOST_BLOCK];
+    for (size_t i = 0; i < count; i++) {
+        if (row->block > 1 && i % row->block == 0)
+            kiln__block_load(type, from + i / row->block * row->bytes, block);
+        values[i] = row->block > 1 ? (double)block[i % row->block]
+                                   : kiln__value_load(type, from + i * row->bytes);
+    }
 }
 
 void kiln__value_store(kiln_type type, double value, void *place)

@@ -142,7 +142,7 @@ static uint64_t bytes_of_node(const struct kiln__plan *plan, const struct kiln__
             widen(plan, group, k, &range);
     }
     uint64_t most = count ? (uint64_t)(range.high - range.low) + 1 : 0;
-    return (count < most ? count : most) * kiln_type_size(node->type);
+    return kiln__type_bytes(node->type, count < most ? count : most);
 }
 
 uint64_t kiln__group_bytes_read(const struct kiln__plan *plan, const struct kiln__group *group,

@@ -133,7 +133,9 @@ static uint32_t widened(kiln_batch *batch, const struct kiln__node *node, unsign
 {
     const struct kiln__node *input = &batch->graph.nodes.items[node->input[k]];
     kiln_type computed = kiln__node_computed(input);
-    if (computed == input->type || kiln__node_takes_stored(node, k))
+    bool takes = kiln__node_has_blocks(input) ? kiln__node_takes_blocks(node, k)
+                                              : kiln__node_takes_stored(node, k);
+    if (computed == input->type || takes)
         return node->input[k];
     struct kiln__node cast = {.kind = KILN__CAST, .type = computed, .n_inputs = 1};
     cast.shape = input->shape;
@@ -144,6 +146,8 @@ static uint32_t widened(kiln_batch *batch, const struct kiln__node *node, unsign
 kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node, const char *call)
 {
     struct kiln__node own = *node;
+    if (kiln__node_has_blocks(node) && !kiln__node_is_input(node))
+        own.type = kiln__node_computed(node);
     for (unsigned k = 0; k < node->n_inputs && !batch->error.status; k++)
         own.input[k] = widened(batch, node, k, call);
     if (batch->error.status)

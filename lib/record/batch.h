@@ -123,6 +123,8 @@ bool kiln__batch_exports_to(const kiln_batch *batch, const kiln_buffer *buffer);
 /* Check dimensions, or a type and dimensions, that a call was given. */
 bool kiln__check_dims(kiln_batch *batch, const char *call, size_t rank, const size_t *dims,
                       struct kiln__shape *shape);
+/* Whether elements of a type lie apart: no operation gives one of blocks. */
+bool kiln__check_apart(kiln_batch *batch, const char *call, kiln_type type);
 bool kiln__check_shape(kiln_batch *batch, const char *call, kiln_type type, size_t rank,
                        const size_t *dims, struct kiln__shape *shape);
 

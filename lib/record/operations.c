@@ -195,6 +195,8 @@ kiln_tensor kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type)
                    (int)type);
         return none;
     }
+    if (!kiln__check_apart(batch, __func__, type))
+        return none;
     /* A truth is more than the nearest number. */
     if (type == KILN_BOOL && input->type != type) {
         kiln_tensor zero = kiln__batch_number(batch, kiln__node_computed(input), 0, __func__);

@@ -32,6 +32,26 @@ bool kiln__check_shape(kiln_batch *batch, const char *call, kiln_type type, size
     return false;
 }
 
+bool kiln__check_apart(kiln_batch *batch, const char *call, kiln_type type)
+{
+    if (kiln__type_is_block(type))
+        kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
+                   "%s: %s is a type of blocks, of which there are uploads and buffers alone", call,
+                   kiln_type_name(type));
+    return !batch->error.status;
+}
+
+static bool check_blocks(kiln_batch *batch, const char *call, const struct kiln__node *node)
+{
+    if (kiln__shape_has_blocks(&node->shape, node->type))
+        return true;
+    kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
+               "%s: shape %s has rows of a part of a block, and blocks of %s have %zu elements",
+               call, kiln__shape_text(&node->shape).text, kiln_type_name(node->type),
+               kiln_type_block(node->type));
+    return false;
+}
+
 static kiln_tensor record_input(kiln_batch *batch, const char *call, struct kiln__node *node,
                                 const struct kiln__binding *binding)
 {
@@ -52,7 +72,8 @@ kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank, const si
     KILN__CALL(batch);
     struct kiln__node node = {.kind = KILN__UPLOAD, .type = type};
     if (!kiln__batch_is_open(batch, __func__) ||
-        !kiln__check_shape(batch, __func__, type, rank, dims, &node.shape))
+        !kiln__check_shape(batch, __func__, type, rank, dims, &node.shape) ||
+        !check_blocks(batch, __func__, &node))
         return none;
     size_t bytes = kiln__node_bytes(&node);
     if (!data && bytes) {
@@ -66,7 +87,7 @@ kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank, const si
         return none;
     }
     struct kiln__binding binding = {
-        .host = (void *)(uintptr_t)data, .bytes = bytes, .item = kiln_type_size(type)};
+        .host = (void *)(uintptr_t)data, .bytes = bytes, .item = kiln__type_alignment(type)};
     return record_input(batch, __func__, &node, &binding);
 }
 
@@ -96,7 +117,7 @@ static struct kiln__binding buffer_binding(kiln_buffer *buffer)
                                   .identity = kiln__buffer_identity(buffer),
                                   .memory = buffer->source.read ? NULL : buffer->memory,
                                   .bytes = buffer->bytes,
-                                  .item = kiln_type_size(buffer->type)};
+                                  .item = kiln__type_alignment(buffer->type)};
 }
 
 /* The tensor that stands for the buffer already, or none. */
@@ -140,6 +161,8 @@ kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type typ
                               const struct kiln__shape *shape, double value)
 {
     struct kiln__node node = {.kind = KILN__CONSTANT, .type = type, .shape = *shape};
+    if (!kiln__check_apart(batch, call, type))
+        return none;
     node.value = kiln__value_of_number(type, value);
     if (!kiln__type_row(type)->floating && kiln__value_number(type, node.value) != value) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s cannot hold %.17g", call,
@@ -225,7 +248,7 @@ kiln_status kiln_read(kiln_batch *batch, kiln_tensor tensor, void *data, size_t 
     if (!data && bytes)
         return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: data is NULL", __func__);
     struct kiln__binding binding = {
-        .host = data, .bytes = bytes, .item = kiln_type_size(node->type)};
+        .host = data, .bytes = bytes, .item = kiln__type_alignment(node->type)};
     return request(batch, __func__, tensor, KILN__READ, &binding);
 }
 

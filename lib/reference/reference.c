@@ -25,10 +25,7 @@ typedef void evaluate(const struct evaluator *e, const struct kiln__node *node, 
 
 static void evaluate_input(const struct evaluator *e, const struct kiln__node *node, double *result)
 {
-    const char *data = e->inputs[node->binding];
-    size_t bytes = kiln_type_size(node->type);
-    for (size_t i = 0; i < kiln__node_count(node); i++)
-        result[i] = kiln__value_load(node->type, data + i * bytes);
+    kiln__values_load(node->type, e->inputs[node->binding], kiln__node_count(node), result);
 }
 
 static void evaluate_constant(const struct evaluator *e, const struct kiln__node *node,

@@ -141,13 +141,23 @@ static bool comes_with_product(const struct kiln__rewrite *rewrite, uint32_t ind
     return comes;
 }
 
+/* What moves is the f32 that blocks are read as: such a cast is a load wherever it is
+ * (fuse/layout.c).
+ */
+static bool is_cast_of_blocks(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
+{
+    return node->kind == KILN__CAST &&
+           kiln__node_has_blocks(&rewrite->to->nodes.items[node->input[0]]);
+}
+
 /* A use beyond this one, or a repetition, computes the input again. What a matrix product reads is
  * in memory anyway, and it reads a transposed matrix as fast as a plain one. */
 static bool worth_sinking(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     const struct kiln__node *input = &rewrite->to->nodes.items[node->input[0]];
     const uint8_t readers = rewrite->readers[rewrite->current];
-    if (!kiln__node_is_pointwise(input) || only_constants(rewrite, input))
+    if (!kiln__node_is_pointwise(input) || only_constants(rewrite, input) ||
+        is_cast_of_blocks(rewrite, input))
         return false;
     if (!(readers & KILN__READ_ONCE_COPIED) &&
         (readers || follows_product(rewrite, node->input[0])))
@@ -327,7 +337,7 @@ static uint32_t gather_operand(struct kiln__rewrite *rewrite, const struct kiln_
         return index;
     const bool all = is_same_along(computed, &operand, node->axis);
     struct kiln__node moved = *node;
-    moved.type = operand.type;
+    moved.type = kiln__node_has_blocks(&operand) ? KILN_F32 : operand.type;
     moved.axis = (uint64_t)axis;
     moved.input[0] = index;
     moved.shape.rank = operand.shape.rank - 1 + indices;

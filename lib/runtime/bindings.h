@@ -14,7 +14,7 @@
 struct kiln__binding {
     void *host; /* of an upload (only read) or a read; NULL: a buffer */
     size_t bytes;
-    size_t item;                /* bytes of an element */
+    size_t item;                /* at a multiple of so many bytes an element starts */
     struct kiln_buffer *buffer; /* whose memory it is, not owned; or NULL */
     uintptr_t identity;         /* of a buffer's memory (kiln__buffer_identity()) */
     cl_mem memory;     /* a buffer's, not owned, during a run if that may come and go; or a wrapper

@@ -255,9 +255,9 @@ kiln_status kiln__buffer_clear(kiln_buffer *buffer, const char *call)
         return KILN_OK;
     kiln_status status = buffer_begin(&action);
     if (!status) {
-        cl_int code =
-            clEnqueueFillBuffer(buffer->stream->queue, action.memory, &zero,
-                                kiln_type_size(buffer->type), 0, buffer->bytes, 0, NULL, &event);
+        cl_int code = clEnqueueFillBuffer(buffer->stream->queue, action.memory, &zero,
+                                          kiln__type_alignment(buffer->type), 0, buffer->bytes, 0,
+                                          NULL, &event);
         status = took(&action, "clEnqueueFillBuffer", code, event);
     }
     return leave_be(&action, buffer_finish(&action, status, buffer->bytes));

@@ -90,10 +90,12 @@ static kiln_status check_parameters(const kiln_context *context, size_t n,
         if (buffer->context != context)
             return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                               "%s: parameter %zu is of another context", call, i);
-        if (!kiln__type_row(buffer->type)->floating)
-            return kiln__fail(NULL, KILN_TYPE_MISMATCH,
-                              "%s: parameter %zu is %s, and only floating types are taken", call, i,
-                              kiln_type_name(buffer->type));
+        if (!kiln__type_row(buffer->type)->floating || kiln__type_is_block(buffer->type))
+            return kiln__fail(
+                NULL, KILN_TYPE_MISMATCH,
+                "%s: parameter %zu is %s, and only floating types whose elements lie apart "
+                "are taken",
+                call, i, kiln_type_name(buffer->type));
         for (size_t k = 0; k < i; k++)
             if (parameters[k] == buffer)
                 return kiln__fail(NULL, KILN_INVALID_ARGUMENT,

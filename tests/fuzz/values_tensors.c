@@ -209,7 +209,7 @@ kiln_type take_type(void)
     static const int odd[] = {0, 99, -1, 257, INT_MAX, INT_MIN};
     static const int types[] = {KILN_F32, KILN_F32, KILN_F32,
 #define TYPE(name, value, bytes, ctype) KILN_##name,
-                                KILN_TYPE_MAP(TYPE)
+                                KILN_TYPE_MAP(TYPE) KILN_BLOCK_TYPE_MAP(TYPE)
 #undef TYPE
     };
     return (kiln_type)(one_in(32) ? ONE_OF(odd) : ONE_OF(types));

@@ -172,7 +172,7 @@ kiln_tensor check_positive(kiln_batch *batch, size_t rank, const size_t *dims)
 kiln_tensor check_given(kiln_batch *batch, kiln_type type, size_t rank, const size_t *dims,
                         const void *data)
 {
-    size_t bytes = count_of(rank, dims) * kiln_type_size(type);
+    size_t bytes = kiln__type_bytes(type, count_of(rank, dims));
     void *copy = allocate(bytes);
     if (bytes)
         memcpy(copy, data, bytes);
