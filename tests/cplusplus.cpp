@@ -81,6 +81,11 @@ static void describe(const kiln::context &context)
     EXPECT(positions.type() == KILN_I32);
     EXPECT((kiln::einsum("ijk,ilk->ijl", {x, x}).shape() == kiln::shape{2, 6, 6}));
     EXPECT(kiln::quantize(x, {-1}, scale).type() == KILN_I8);
+    std::vector<std::uint8_t> blocks;
+    EXPECT(kiln::quantize_blocks(KILN_Q4_0, std::vector<float>(64, 1), blocks) == KILN_OK);
+    kiln::buffer weights(context, KILN_Q4_0, {2, 32});
+    EXPECT(weights.write(blocks) == KILN_OK);
+    EXPECT(kiln::transpose(b.import(weights)).type() == KILN_F32);
     EXPECT((kiln::group_norm(x, {}, {}, 3).shape() == x.shape()));
     EXPECT((kiln::resize(x, {2, 12, 4}).shape() == kiln::shape{2, 12, 4}));
     EXPECT(kiln::clip_by_norm({x, x}, 1).size() == 2);

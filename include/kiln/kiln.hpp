@@ -267,10 +267,11 @@ namespace detail
 {
 
 /** Whether elements of C++ are those of a type: of the same type, or for what C++ has no type of
- *  (the bits of halves, say) as wide. A bool is a byte. */
+ *  (the bits of halves, say) as wide. A bool is a byte, and blocks are bytes. */
 template <class T, class = typename type_of<T>::type> bool holds(kiln_type type, int)
 {
-    return type == type_of<T>::value || (type == KILN_BOOL && type_of<T>::value == KILN_U8);
+    return type == type_of<T>::value ||
+           (type_of<T>::value == KILN_U8 && (type == KILN_BOOL || kiln_type_block(type) > 1));
 }
 template <class T> bool holds(kiln_type type, long)
 {
@@ -286,7 +287,7 @@ inline kiln_type computed(kiln_type type)
     case KILN_BOOL: return KILN_U8;
     case KILN_F16:
     case KILN_BF16: return KILN_F32;
-    default: return type;
+    default: return kiln_type_block(type) > 1 ? KILN_F32 : type;
     }
 }
 
@@ -1080,6 +1081,15 @@ inline tensor matmul_quantized(const tensor &a, const tensor &a_scale, const ten
 {
     return detail::made(a, kiln_matmul_quantized(a.batch(), a.id(), a_scale.id(), b.id(),
                                                  transpose_b, b_scale.id()));
+}
+
+/** Blocks of q8_0 or q4_0 of floats, on the host: what upload() and buffers of that type take. */
+inline kiln_status quantize_blocks(kiln_type type, const std::vector<float> &values,
+                                   std::vector<std::uint8_t> &blocks)
+{
+    const std::size_t block = kiln_type_block(type);
+    blocks.resize(block ? values.size() / block * kiln_type_size(type) : 0);
+    return kiln_quantize_blocks(type, values.size(), values.data(), blocks.data(), blocks.size());
 }
 
 inline tensor random_split(const tensor &key, std::uint32_t number)
