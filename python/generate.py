@@ -52,6 +52,14 @@ def types(source):
             for name, value, size, ctype in re.findall(pattern, text, re.M)]
 
 
+def block_types(source):
+    """(name, value, bytes, elements) of each type of blocks."""
+    pattern = r'^KILN_BLOCK_TYPE\((\w+), (\d+), (\d+), (\d+)'
+    text = read(os.path.join(source, 'lib', 'ops', 'types.def'))
+    return [(name.lower(), *map(int, numbers))
+            for name, *numbers in re.findall(pattern, text, re.M)]
+
+
 # ---- headers ----
 
 def headers(source):
@@ -345,6 +353,7 @@ def generate(source, folder):
     parts.append(f'VERSION = {version!r}\n')
     for title, value in (
             ('TYPES', types(source)),
+            ('BLOCK_TYPES', block_types(source)),
             ('STATUSES', [(name, int(value), text) for name, value, text in statuses]),
             ('CONSTANTS', constants),
             ('ENUMS', named_enums),

@@ -31,10 +31,12 @@ from . import _functions, _operations, optim, random
 
 f32, i32, u8 = _types['f32'], _types['i32'], _types['u8']
 f16, bf16, i64, i8, bool_ = (_types[name] for name in ('f16', 'bf16', 'i64', 'i8', 'bool'))
+q8_0, q4_0, q4_1, q5_0, q5_1 = (_types[name] for name in ('q8_0', 'q4_0', 'q4_1', 'q5_0', 'q5_1'))
+q4_k, q5_k, q6_k = (_types[name] for name in ('q4_k', 'q5_k', 'q6_k'))
 
 __all__ = sorted({
     'Array', 'Batch', 'Buffer', 'Context', 'DType', 'Error', 'Executor', 'Function', 'Future',
     'Model', 'Parallel', 'Row', 'Tensor', 'batch', 'bf16', 'bool_', 'default_context', 'devices',
     'evaluate', 'f16', 'f32', 'function', 'grad', 'i32', 'i64', 'i8', 'library_version', 'load',
-    'load_into', 'names', 'optim', 'random', 'save', 'saved', 'set_default_context', 'tensor',
+    'load_into', 'names', 'optim', 'q4_0', 'q4_1', 'q4_k', 'q5_0', 'q5_1', 'q5_k', 'q6_k', 'q8_0', 'random', 'save', 'saved', 'set_default_context', 'tensor',
     'tree_map', 'u8', 'value_and_grad', *_operations.__all__, *_functions.__all__})

@@ -51,7 +51,7 @@ class Batch:
         tensor = as_tensor(x, self.context)
         tape = self._tape
         if out is not None:
-            good = out.shape == tensor.shape and out.dtype == tensor.dtype.raw
+            good = out.shape == tensor.dtype.raw_shape(tensor.shape) and out.dtype == tensor.dtype.raw
             if not (good and out.flags.c_contiguous and out.flags.writeable):
                 raise ValueError(f'out has to be a row-major array of {tensor.dtype.raw} and shape '
                                  f'{list(tensor.shape)} that can be written')

@@ -14,7 +14,7 @@ from ._context import Context, default_context
 from ._library import MAX_RANK, Error, Owned, check, lib, sizes
 from ._operators import Operators
 from ._record import dims_of
-from ._tensor import Array, Shape, Tensor, as_array, as_tensor, of_array
+from ._tensor import Array, Shape, Tensor, as_array, as_tensor, of_array, tensor
 from ._types import BY_VALUE, DType, Type, as_dtype, from_raw
 
 
@@ -42,8 +42,9 @@ class Buffer(Operators):
     def __init__(self, value: Array, dtype: Optional[Type] = None,
                  context: Optional[Context] = None) -> None:
         context = context or getattr(value, '_context', None) or default_context()
-        source = as_tensor(value, context)
-        kind = source.dtype if dtype is None else as_dtype(dtype)
+        kind = None if dtype is None else as_dtype(dtype)
+        source = tensor(value, kind, context) if kind and kind.block > 1 else as_tensor(value, context)
+        kind = kind or source.dtype
         self._allocate(context, kind, list(source.shape))
         self[...] = source
 
@@ -80,7 +81,7 @@ class Buffer(Operators):
     def zeros(cls, shape: Shape, dtype: Type = 'f32', context: Optional[Context] = None) -> Buffer:
         """A buffer of zeros."""
         made = cls.empty(shape, dtype, context)
-        made._write(np.zeros(made.shape, made.dtype.raw))
+        made._write(np.zeros(made.dtype.raw_shape(made.shape), made.dtype.raw))
         return made
 
     @property
@@ -116,7 +117,7 @@ class Buffer(Operators):
 
     def _read(self) -> np.ndarray:
         self._refuse_if_awaited('read')
-        array = np.empty(self.shape, self.dtype.raw)
+        array = np.empty(self.dtype.raw_shape(self.shape), self.dtype.raw)
         if array.nbytes:
             check(lib.kiln_buffer_read(self._owned, 0, array.ctypes.data, array.nbytes))
         return array
@@ -188,7 +189,7 @@ class Buffer(Operators):
         """The content in the host's memory, to read and write in place, as an array that is valid
         inside the `with`. No batch may use the buffer meanwhile."""
         if not self.nbytes:  # there is no memory to show
-            yield np.empty(self.shape, self.dtype.raw)
+            yield np.empty(self.dtype.raw_shape(self.shape), self.dtype.raw)
             return
         self._refuse_if_awaited('mapped')
         # For an exception that comes before it is unmapped.
@@ -197,7 +198,7 @@ class Buffer(Operators):
         check(lib.kiln_buffer_map(self._owned, mapping.out))
         try:
             memory = (ctypes.c_char * self.nbytes).from_address(mapping.pointer or 0)
-            yield np.frombuffer(memory, self.dtype.raw).reshape(self.shape)
+            yield np.frombuffer(memory, self.dtype.raw).reshape(self.dtype.raw_shape(self.shape))
         finally:
             self._version += 1
             check(lib.kiln_buffer_unmap(self._owned))

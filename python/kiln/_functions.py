@@ -13,7 +13,7 @@ import numpy as np
 from . import _operations as _o
 from . import _tensor
 from ._context import default_context
-from ._library import Handle, initialised, lib, longs, sizes, word
+from ._library import Handle, check, initialised, lib, longs, sizes, word
 from ._record import axes_of, dims_of, find_context, is_none_at_all, options_of, record
 from ._tape import Expression
 from ._types import BY_NAME, Type, as_dtype
@@ -811,6 +811,18 @@ def quantize(x: _tensor.Array, axis: _tensor.Axis = None) -> tuple:
     return tuple(_several(x._context, [x], enter, 2))
 
 
+def quantize_blocks(x: _tensor.Array, dtype: Type) -> np.ndarray:
+    """Blocks of 'q8_0' or 'q4_0' of floats, whose rows are whole blocks, on the host: bytes, as
+    kiln.tensor() and kiln.Buffer() of that type take them."""
+    wanted, array = as_dtype(dtype), np.ascontiguousarray(x, np.float32)
+    if wanted.block == 1 or not array.ndim or array.shape[-1] % wanted.block:
+        raise ValueError(f'shape {list(array.shape)} has no rows of whole blocks of {wanted.name}')
+    blocks = np.empty(wanted.raw_shape(array.shape), np.uint8)
+    check(lib.kiln_quantize_blocks(wanted.value, array.size, array.ctypes.data, blocks.ctypes.data,
+                                   blocks.nbytes))
+    return blocks
+
+
 def clip_by_norm(gradients: Sequence[_tensor.Array], max_norm: float) -> tuple:
     """(clipped gradients, norm): gradients scaled down so that their common norm is at most
     max_norm, and the norm before."""
@@ -857,7 +869,7 @@ __all__ = [
     'arange', 'astype', 'attention', 'avg_pool', 'avg_pool2d', 'batch_norm_train', 'broadcast_to',
     'clip_by_norm', 'concatenate', 'cross_entropy', 'einsum', 'expand_dims', 'floor_divide',
     'full', 'gather', 'gather_elements', 'gather_nd', 'gru', 'insert_slice', 'lp_pool', 'lstm', 'max_pool',
-    'max_pool2d', 'ones', 'pad', 'power', 'quantize', 'replaced', 'reshape', 'resize',
+    'max_pool2d', 'ones', 'pad', 'power', 'quantize', 'quantize_blocks', 'replaced', 'reshape', 'resize',
     'rnn', 'scatter', 'scatter_add', 'scatter_elements', 'scatter_nd', 'slice_at', 'split', 'squeeze',
     'swapaxes', 'topk', 'transpose', 'true_divide', 'update_slice', 'windows', 'zeros',
 ]

@@ -37,7 +37,7 @@ class Operators:
     @property
     def nbytes(self) -> int:
         """The bytes of its elements."""
-        return self.size * self.dtype.itemsize
+        return self.size // self.dtype.block * self.dtype.itemsize
 
     @property
     def T(self) -> Tensor:

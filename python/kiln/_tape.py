@@ -152,7 +152,7 @@ class Tape:
     def _enter_value(self, tensor: Tensor, value: Any) -> Any:
         self.borrowed.append(value)
         if isinstance(value, np.ndarray):
-            handle = lib.kiln_upload(self.batch, tensor.dtype.value, value.ndim, sizes(value.shape),
+            handle = lib.kiln_upload(self.batch, tensor.dtype.value, tensor.ndim, sizes(tensor.shape),
                                      value.ctypes.data)
         else:
             if tensor._version != value._version:

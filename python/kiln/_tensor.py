@@ -160,12 +160,13 @@ def placed(tape: _tape.Tape, handle: Any) -> Tensor:
 
 def of_array(array: np.ndarray, context: Context, dtype: Optional[DType] = None) -> Tensor:
     """A tensor over an array's memory."""
+    shape = dtype.shape_of(array) if dtype else array.shape
     raw = storable(array, dtype)
     if raw.ndim > MAX_RANK:
         raise ValueError(f'a tensor has at most {MAX_RANK} dimensions, not {raw.ndim}')
     made = Tensor(context, value=raw)
     made.dtype = dtype or as_dtype(raw.dtype)
-    made.shape = raw.shape
+    made.shape = shape
     return made
 
 
@@ -206,12 +207,16 @@ def tensor(value: Array, dtype: Optional[Type] = None, context: Optional[Context
 
     Nothing is copied where the array is row-major and of a type of kiln's: the tensor borrows its
     memory and holds it, and reads it when it is computed with, so that the array had better not
-    change until then. float64 becomes f32.
+    change until then. float64 becomes f32. Of a type of blocks, such as 'q4_0', the value is bytes
+    (uint8) whose rows are rows of blocks, as those of PyPI's gguf are.
     """
     if context is None:
         context = getattr(value, '_context', None) or default_context()
+    wanted = None if dtype is None else as_dtype(dtype)
+    if wanted and wanted.block > 1 and not isinstance(value, Operators):
+        return of_array(as_array(value), context, wanted)
     made = as_tensor(value, context)
-    return made if dtype is None else made.astype(dtype)
+    return made if wanted is None else made.astype(wanted)
 
 
 # ---- computing ----
@@ -225,7 +230,7 @@ def _contexts(tensors: Sequence[Tensor]) -> list[Context]:
 
 
 def new_array(t: Tensor) -> np.ndarray:
-    return np.empty(t.shape, t.dtype.raw)
+    return np.empty(t.dtype.raw_shape(t.shape), t.dtype.raw)
 
 
 def settle(tensor: Tensor, value: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from ._table import TYPES
+from ._table import BLOCK_TYPES, TYPES
 
 try:  # numpy has no bfloat16
     from ml_dtypes import bfloat16 as _bfloat16
@@ -25,17 +25,33 @@ _ORDER = ['u8', 'i8', 'i32', 'i64', 'f32']
 
 class DType:
     """The type of a tensor's elements: kiln.f32, kiln.i64, kiln.i32, kiln.i8, kiln.u8; stored only:
-    kiln.f16, kiln.bf16, kiln.bool_. Wherever one is asked for, its name, numpy's type or
-    Python's (float, int, bool) will do."""
+    kiln.f16, kiln.bf16, kiln.bool_, and blocks of quantised numbers, kiln.q8_0 to kiln.q6_k. Wherever
+    one is asked for, its name, numpy's type or Python's (float, int, bool) will do."""
 
-    __slots__ = ('name', 'value', 'itemsize', 'raw')
+    __slots__ = ('name', 'value', 'itemsize', 'block', 'raw')
 
-    def __init__(self, name: str, value: int, itemsize: int) -> None:
+    def __init__(self, name: str, value: int, itemsize: int, block: int = 1) -> None:
         self.name = name
         self.value = value
-        self.itemsize = itemsize
-        # What its elements are in numpy; of bf16 without ml_dtypes their bits.
-        self.raw = np.dtype(_NUMPY[name])
+        self.itemsize = itemsize  # bytes of an element, or of a block
+        self.block = block  # elements of a block, or 1
+        # What its elements are in numpy; of bf16 without ml_dtypes their bits, of blocks bytes.
+        self.raw = np.dtype(_NUMPY.get(name, np.uint8))
+
+    def raw_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape that elements of this shape have in numpy: rows of blocks are rows of bytes."""
+        if self.block == 1:
+            return shape
+        return (*shape[:-1], shape[-1] // self.block * self.itemsize)
+
+    def shape_of(self, array: np.ndarray) -> tuple[int, ...]:
+        """The shape of the elements that an array of `raw` holds."""
+        if self.block == 1:
+            return array.shape
+        if array.dtype != self.raw or not array.ndim or array.shape[-1] % self.itemsize:
+            raise ValueError(f'{self.name} is made of uint8 whose rows are blocks of {self.itemsize} bytes, '
+                             f'not of {array.dtype} of shape {list(array.shape)}')
+        return (*array.shape[:-1], array.shape[-1] // self.itemsize * self.block)
 
     @property
     def dtype(self) -> np.dtype:
@@ -45,7 +61,7 @@ class DType:
     @property
     def computed(self) -> DType:
         """What operations read it as."""
-        return BY_NAME[_COMPUTED.get(self.name, self.name)]
+        return BY_NAME['f32' if self.block > 1 else _COMPUTED.get(self.name, self.name)]
 
     @property
     def is_floating(self) -> bool:
@@ -58,7 +74,7 @@ class DType:
             return False
 
     def __hash__(self) -> int:
-        return hash(self.raw) if self.name != 'bf16' else hash(self.name)
+        return hash(self.name if self.name == 'bf16' or self.block > 1 else self.raw)
 
     def __repr__(self) -> str:
         return 'kiln.' + ('bool_' if self.name == 'bool' else self.name)
@@ -70,8 +86,10 @@ class DType:
 Type = Union[DType, str, type, np.dtype]
 
 BY_NAME = {name: DType(name, value, size) for name, value, size, _ in TYPES}
+BY_NAME.update((name, DType(name, *numbers)) for name, *numbers in BLOCK_TYPES)
 BY_VALUE = {dtype.value: dtype for dtype in BY_NAME.values()}
-_BY_NUMPY = {dtype.raw: dtype for dtype in BY_NAME.values() if dtype.name != 'bf16' or _bfloat16}
+_BY_NUMPY = {dtype.raw: dtype for dtype in BY_NAME.values()
+             if dtype.block == 1 and (dtype.name != 'bf16' or _bfloat16)}
 _BY_PYTHON = {float: 'f32', int: 'i32', bool: 'bool'}
 _ALIASES = {'bfloat16': 'bf16', 'float': 'f32', 'int': 'i32', 'bool_': 'bool'}
 
@@ -95,7 +113,8 @@ def as_dtype(value: Type) -> DType:
         return BY_NAME[_BY_PYTHON[value]]
     dtype = np.dtype(value)
     if dtype not in _BY_NUMPY:
-        raise TypeError(f'kiln has no type for elements of {dtype}; it has ' + ', '.join(BY_NAME))
+        raise TypeError(f'kiln has no type for elements of {dtype}; it has ' +
+                        ', '.join(name for name, *_ in TYPES))
     return _BY_NUMPY[dtype]
 
 

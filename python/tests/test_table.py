@@ -17,7 +17,7 @@ LEFT = {'kiln_' + name for name in """
     executor_options_init executor_options_init_latency executor_options_init_throughput model_init
     optimizer_options_init pool_options_init recurrent_init request_options_init resize_options_init
     training_init window_options_init
-    error_set status_text type_name type_size device_find buffer_bytes buffer_set_source npy_read npy_write
+    error_set status_text type_block type_name type_size device_find buffer_bytes buffer_set_source npy_read npy_write
     slice slice_clipped future_wait future_descriptor buffer_retain context_retain executor_retain
     now_add now_div now_dot now_gelu now_matmul now_mul now_relu now_scale now_sigmoid now_sub now_swish
     now_tanh
@@ -66,8 +66,11 @@ class Table(unittest.TestCase):
 
     def test_types(self):
         """the types are those of the header"""
-        rows = re.findall(r'X\((\w+), (\d+), (\d+), (\w+)\)', header('typemap.h'))
+        rows = re.findall(r'X\((\w+), (\d+), (\d+), ([a-z]\w+)\)', header('typemap.h'))
         self.assertEqual([(n.lower(), int(v), int(b), c) for n, v, b, c in rows], _table.TYPES)
+        rows = re.findall(r'X\((\w+), (\d+), (\d+), (\d+)\)', header('typemap.h'))
+        self.assertEqual([(n.lower(), int(v), int(b), int(e)) for n, v, b, e in rows],
+                         _table.BLOCK_TYPES)
 
     def test_sentences(self):
         """help() reads the sentences of the tables"""

@@ -251,6 +251,30 @@ class Tensors(unittest.TestCase):
                            max_batch=1) as executor:
             self.assertEqual(executor.run([[1.5, -3]]).tolist(), [[3, -6]])
 
+    def test_blocks(self):
+        """bytes of blocks are what they stand for, in tensors and buffers"""
+        x = random.normal(size=(5, 64)).astype(np.float32)
+        blocks = kiln.quantize_blocks(x, 'q8_0')
+        rows = blocks.reshape(5, 2, 34)
+        scales = rows[:, :, :2].copy().view(np.float16).astype(np.float32)
+        wanted = (scales * rows[:, :, 2:].view(np.int8)).reshape(5, 64)
+        w, held = kiln.tensor(blocks, 'q8_0'), kiln.Buffer(blocks, kiln.q8_0)
+        self.assertEqual((w.shape, w.dtype, w.nbytes), ((5, 64), kiln.q8_0, 340))
+        for tensor in w, held, pickle.loads(pickle.dumps(w)), pickle.loads(pickle.dumps(held)):
+            np.testing.assert_array_equal(tensor.numpy(), blocks)
+            np.testing.assert_array_equal(tensor.astype('f32').numpy(), wanted)
+        np.testing.assert_allclose((A[:, :1] * x[:3] @ held.T).numpy(), A[:, :1] * x[:3] @ wanted.T,
+                                   1e-5, 1e-5)
+        np.testing.assert_array_equal(kiln.gather(held, [3, 0], 0).numpy(), wanted[[3, 0]])
+        self.assertEqual(w.T.dtype, kiln.f32)
+        self.assertEqual(kiln.Buffer.zeros((2, 256), 'q6_k').astype('f32').numpy().sum(), 0)
+        with self.assertRaisesRegex(ValueError, 'q4_0 is made of uint8 whose rows are blocks of 18 bytes'):
+            kiln.tensor(blocks, 'q4_0')
+        with self.assertRaisesRegex(ValueError, r'shape \[5, 63\] has no rows of whole blocks of q4_0'):
+            kiln.quantize_blocks(x[:, 1:], 'q4_0')
+        with self.assertRaisesRegex(kiln.Error, 'q8_0 is a type of blocks'):
+            kiln.tensor(x).astype('q8_0')
+
     def test_foreign_arrays(self):
         """buffers, arrays that are not row-major, DLPack"""
         class Shown:
