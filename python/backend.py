@@ -23,6 +23,12 @@ Summary: Portable compute on OpenCL devices: tensors that are recorded, fused an
 License: Apache-2.0
 Requires-Python: >=3.9
 Requires-Dist: numpy
+Provides-Extra: torch
+Requires-Dist: torch; extra == "torch"
+'''
+# So that torch.compile() knows the backend by its name.
+ENTRY_POINTS = '''[torch_dynamo_backends]
+kiln = kiln.torch:backend
 '''
 WHEEL = '''Wheel-Version: 1.0
 Generator: kiln
@@ -76,6 +82,7 @@ def _wheel(folder, modules, contents):
     files = dict(contents)
     files[info + 'METADATA'] = METADATA.format(version=version).encode()
     files[info + 'WHEEL'] = WHEEL.encode()
+    files[info + 'entry_points.txt'] = ENTRY_POINTS.encode()
     name = f'kiln-{version}-py3-none-any.whl'
     _write_wheel(os.path.join(folder, name), files)
     return name

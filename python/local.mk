@@ -18,11 +18,15 @@ python_modules = \
 	python/kiln/_record.py \
 	python/kiln/_tape.py \
 	python/kiln/_tensor.py \
+	python/kiln/_torch_graph.py \
+	python/kiln/_torch_layers.py \
+	python/kiln/_torch_operators.py \
 	python/kiln/_tree.py \
 	python/kiln/_types.py \
 	python/kiln/optim.py \
 	python/kiln/py.typed \
-	python/kiln/random.py
+	python/kiln/random.py \
+	python/kiln/torch.py
 python_tests = \
 	python/tests/tap.py \
 	python/tests/test_executor.py \
@@ -36,6 +40,7 @@ python_tests = \
 	python/tests/test_running.py \
 	python/tests/test_table.py \
 	python/tests/test_tensors.py \
+	python/tests/test_torch.py \
 	python/tests/test_twice.py
 EXTRA_DIST += \
 	$(python_modules) \

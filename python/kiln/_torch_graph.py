@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs of PyTorch's as batches of kiln's: which nodes kiln computes, in how many batches, and a call
+that runs these and, between them, what is left to PyTorch."""
+from __future__ import annotations
+
+import operator
+import threading
+from typing import Any, Callable, Iterable, Optional, Sequence
+
+import numpy as np
+import torch
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from . import _tape, _torch_layers  # noqa: F401  (its rows)
+from ._context import Context
+from ._library import Error, check, lib
+from ._tensor import Tensor, of_array
+from ._torch_operators import ROWS, TYPES, Unsupported
+from ._types import BY_NAME
+
+_MOST_DIMENSIONS = 8
+
+# Whatever a row or the library may say of an operator that it cannot take.
+_REFUSALS = (Unsupported, Error, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError,
+             ValueError)
+
+
+def _refusal_of_type(value: Any) -> Optional[str]:
+    """Why a tensor of PyTorch's can be none of kiln's."""
+    if value.dtype not in TYPES:
+        return f'no elements of {str(value.dtype)[6:]}'
+    if value.layout != torch.strided or value.device.type != 'cpu':
+        return f'a tensor that is {value.layout} on {value.device}'
+    if value.dim() > _MOST_DIMENSIONS:
+        return f'more than {_MOST_DIMENSIONS} dimensions'
+    return None
+
+
+# ---- layouts ----
+
+def _order_of(value: torch.Tensor) -> Optional[list[int]]:
+    """The order of dimensions in which the elements lie without a gap; None if they do not."""
+    order = sorted(range(value.dim()), key=lambda i: (-value.stride(i), i))
+    expected = 1
+    for i in reversed(order):
+        if value.shape[i] != 1 and value.stride(i) != expected:
+            return None
+        expected *= value.shape[i]
+    return order
+
+
+class _Layout:
+    """How a tensor that goes between PyTorch and a batch lies in memory: dense, in an order of its
+    dimensions, as the graph has it; row-major where that is no order."""
+
+    def __init__(self, value: torch.Tensor) -> None:
+        self.shape = tuple(value.shape)
+        self.order = list(range(value.dim()))
+        self.stride = torch.empty(self.shape, device='meta').stride()
+        if not value.is_contiguous():
+            order = _order_of(value)
+            if order is not None:
+                self.order, self.stride = order, tuple(value.stride())
+        self.dtype = value.dtype
+        self.kind = BY_NAME[TYPES[value.dtype]]
+        self.is_row_major = self.order == list(range(value.dim()))
+        self.bytes = value.numel() * value.element_size()
+        self.inverse = np.argsort(self.order).tolist()
+
+    def array(self) -> np.ndarray:
+        """Memory for the elements, as they lie."""
+        return np.empty([self.shape[i] for i in self.order], self.kind.raw)
+
+    def fits(self, value: torch.Tensor) -> bool:
+        return value.is_contiguous() if self.is_row_major else value.stride() == self.stride
+
+    def new(self) -> torch.Tensor:
+        return torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
+
+    def laid_out(self, value: torch.Tensor) -> torch.Tensor:
+        """A tensor of the same values whose memory is as a batch reads it."""
+        if value.is_neg() or not self.fits(value):
+            return self.new().copy_(value)
+        return value
+
+    def placed(self, context: Context) -> Tensor:
+        """An input of a batch."""
+        return of_array(self.array(), context, self.kind)
+
+
+# ---- recording ----
+
+def is_random(target: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(target, 'tags', ())
+
+
+def _without_a_row(node: Node) -> str:
+    return "random, by PyTorch's generator" if is_random(node.target) else 'no row'
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+class Recorder:
+    """Records nodes in the tape of the function that is being traced."""
+
+    def __init__(self, context: Context, values: dict[Node, Any]) -> None:
+        self.context = context
+        self.values = values
+        self.made: dict[Node, Any] = {}
+
+    def place(self, node: Node, layout: _Layout) -> Tensor:
+        """Have the node be an input; the tensor whose memory that is."""
+        source = layout.placed(self.context)
+        self.made[node] = source if layout.is_row_major else source.transpose(layout.inverse)
+        return source
+
+    def _argument(self, argument: Any) -> Any:
+        if not isinstance(argument, Node):
+            return argument
+        if _is_tensor(self.values[argument]) or argument in self.made:
+            return self.made[argument]
+        return self.values[argument]
+
+    def record(self, node: Node) -> None:
+        """Record a node; its operands are recorded."""
+        arguments, named = pytree.tree_map_only(Node, self._argument, (node.args, node.kwargs))
+        if node.target is operator.getitem:
+            made = arguments[0][arguments[1]]
+        else:
+            made = ROWS[str(node.target)](*arguments, **named)
+        self.made[node] = self._as_declared(made, self.values[node])
+
+    def _as_declared(self, made: Any, value: Any) -> Any:
+        """What a row gave in PyTorch's types; shapes are those already."""
+        if _is_tensor(value):
+            if made is None:
+                return None
+            if tuple(made.shape) != tuple(value.shape):
+                raise Unsupported(f'a result of {list(made.shape)}, not {list(value.shape)}')
+            kind = BY_NAME[TYPES[value.dtype]]
+            return made if made.dtype == kind else made.astype(kind)
+        if isinstance(value, (list, tuple)):
+            return [self._as_declared(m, v) for m, v in zip(made, value)]
+        return made
+
+
+def _operands(node: Node, values: dict[Node, Any]) -> list[Node]:
+    """The nodes that give it tensors."""
+    return [n for n in node.all_input_nodes if not isinstance(values[n], (int, float, bool))]
+
+
+def _tensors_of(value: Any) -> list:
+    return [v for v in pytree.tree_leaves(value) if _is_tensor(v)]
+
+
+class _Trial:
+    """Records each node once to see whether a row takes it."""
+
+    def __init__(self, context: Context, values: dict[Node, Any]) -> None:
+        self.recorder = Recorder(context, values)
+        self.values = values
+        self.refusals: dict[Node, str] = {}
+
+    def takes(self, node: Node) -> bool:
+        refusal = self._refusal(node)
+        if refusal is not None:
+            self.refusals[node] = refusal
+        return refusal is None
+
+    def _refusal(self, node: Node) -> Optional[str]:
+        source = node.args[0] if node.target is operator.getitem else None
+        if source is not None:
+            if source in self.refusals:
+                return self.refusals[source]
+        elif str(node.target) not in ROWS:
+            return _without_a_row(node)
+        for value in _tensors_of([self.values[n] for n in (node, *node.all_input_nodes)]):
+            refusal = _refusal_of_type(value)
+            if refusal:
+                return refusal
+        try:
+            for operand in _operands(node, self.values):
+                if operand not in self.recorder.made:
+                    if not _is_tensor(self.values[operand]):
+                        return 'an operand of several tensors'
+                    self.recorder.place(operand, _Layout(self.values[operand]))
+            self.recorder.record(node)
+        except _REFUSALS as error:
+            return str(error) or type(error).__name__
+        if self.recorder.made[node] is None and node.users:
+            self.recorder.made.pop(node)
+            return 'a result that the row does not give'
+        return None
+
+
+# ---- what runs ----
+
+class _Program:
+    """A batch of nodes: an input for each tensor from outside, a read for each that is wanted."""
+
+    def __init__(self, context: Context, values: dict[Node, Any], nodes: Sequence[Node],
+                 inputs: Sequence[Node], outputs: Sequence[Node]) -> None:
+        self.layouts = [_Layout(values[n]) for n in inputs]
+        self.results = [_Layout(values[n]) for n in outputs]
+        self.tape = _tape.Tape(context)
+        self.lock = threading.Lock()
+        self.bound: list[int] = [0] * len(inputs)
+        recorder = Recorder(context, values)
+
+        def trace() -> None:
+            places = [recorder.place(n, layout) for n, layout in zip(inputs, self.layouts)]
+            for node in nodes:
+                recorder.record(node)
+            handles = [self._laid_out(recorder.made[n], layout)
+                       for n, layout in zip(outputs, self.results)]
+            self.inputs = [self.tape.handle(place) for place in places]
+            # Until the first run gives them others, the reads have these places.
+            self.first = [layout.array() for layout in self.results]
+            for handle, array in zip(handles, self.first):
+                check(lib.kiln_read(self.tape.batch, handle, array.ctypes.data, array.nbytes))
+        _tape.trace(self.tape, trace)
+
+    def _laid_out(self, made: Tensor, layout: _Layout) -> Any:
+        return self.tape.handle(made if layout.is_row_major else made.transpose(layout.order))
+
+    def run(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        batch, bound = self.tape.batch, self.bound
+        values = [layout.laid_out(value) for layout, value in zip(self.layouts, values)]
+        results = [layout.new() for layout in self.results]
+        with self.lock:
+            for i, value in enumerate(values):
+                address = value.data_ptr()
+                if address != bound[i] and address:
+                    check(lib.kiln_rebind_upload(batch, self.inputs[i], address))
+                    bound[i] = address
+            for i, result in enumerate(results):
+                address = result.data_ptr()
+                if address:
+                    check(lib.kiln_rebind_read(batch, i, address, self.results[i].bytes))
+            check(lib.kiln_batch_execute(batch))
+        return results
+
+
+class _Host:
+    """A node that PyTorch computes."""
+
+    def __init__(self, node: Node, slots: dict[Node, int], values: dict[Node, Any]) -> None:
+        self.target = node.target
+        self.arguments = (node.args, node.kwargs)
+        self.slots, self.values = slots, values
+
+    def run(self, environment: list) -> Any:
+        def argument(node: Node) -> Any:
+            slot = self.slots.get(node)
+            return self.values[node] if slot is None else environment[slot]
+        arguments, named = pytree.tree_map_only(Node, argument, self.arguments)
+        return self.target(*arguments, **named)
+
+
+class Compiled:
+    """A graph that runs: steps over an environment of tensors. It is called as the graph is."""
+
+    def __init__(self, gm: GraphModule, values: dict[Node, Any], context: Context) -> None:
+        self.refusals: dict[str, str] = {}
+        self.slots: dict[Node, int] = {}
+        self.steps: list[Callable[[list], None]] = []
+        self.batches = 0
+        nodes = list(gm.graph.nodes)
+        self.arguments = [self._slot(n) for n in nodes if n.op == 'placeholder']
+        self.constants = [(self._slot(n), _attribute(gm, n.target)) for n in nodes
+                          if n.op == 'get_attr']
+        self.output = pytree.arg_tree_leaves(*next(n for n in nodes if n.op == 'output').args)
+        calls = [n for n in nodes if n.op == 'call_function' and
+                 not isinstance(values[n], (int, float, bool, torch.SymInt))]
+        self._plan(calls, values, context)
+        self.results = [(None, values.get(n, n) if isinstance(n, Node) else n)
+                        if not isinstance(n, Node) or n not in self.slots
+                        else (self.slots[n], None) for n in self.output]
+        self.size = len(self.slots)
+
+    def _slot(self, node: Node) -> int:
+        return self.slots.setdefault(node, len(self.slots))
+
+    # ---- which nodes run where ----
+
+    def _plan(self, calls: list[Node], values: dict[Node, Any], context: Context) -> None:
+        trial = _Trial(context, values)
+        taken: set[Node] = set()
+
+        def try_all() -> None:
+            taken.update(n for n in calls if trial.takes(n))
+        _tape.trace(_tape.Tape(context), try_all)
+        for node, refusal in trial.refusals.items():
+            if node.target is not operator.getitem:
+                self.refusals.setdefault(str(node.target), refusal)
+        stages = _stages(calls, taken, values)
+        for stage in sorted(set(stages.values())):
+            here = [n for n in calls if stages[n] == stage]
+            self._add_program([n for n in here if n in taken], taken, values, context)
+            for node in here:
+                if node not in taken:
+                    self._add_host(node, values)
+
+    def _add_program(self, nodes: list[Node], taken: set[Node], values: dict[Node, Any],
+                     context: Context) -> None:
+        wanted = set(n for n in self.output if isinstance(n, Node))
+        inside = set(nodes)
+        outputs = [n for n in nodes if _is_tensor(values[n]) and (
+            n in wanted or any(user not in inside and user.op != 'output' for user in n.users))]
+        if not outputs:
+            return
+        inputs = list(dict.fromkeys(o for n in nodes for o in _operands(n, values)
+                                    if o not in inside))
+        program = _Program(context, values, nodes, inputs, outputs)
+        self.batches += 1
+        sources, targets = [self._slot(n) for n in inputs], [self._slot(n) for n in outputs]
+
+        def step(environment: list) -> None:
+            for slot, made in zip(targets, program.run([environment[s] for s in sources])):
+                environment[slot] = made
+        self.steps.append(step)
+
+    def _add_host(self, node: Node, values: dict[Node, Any]) -> None:
+        host, slot = _Host(node, self.slots, values), self._slot(node)
+
+        def step(environment: list) -> None:
+            environment[slot] = host.run(environment)
+        self.steps.append(step)
+
+    # ---- calling ----
+
+    def __call__(self, arguments: Iterable[Any]) -> list:
+        environment: list[Any] = [None] * self.size
+        for slot, argument in zip(self.arguments, arguments):
+            environment[slot] = argument.detach() if _is_tensor(argument) and \
+                argument.requires_grad else argument
+        for slot, value in self.constants:
+            environment[slot] = value
+        for step in self.steps:
+            step(environment)
+        return [value if slot is None else environment[slot] for slot, value in self.results]
+
+
+def _attribute(gm: GraphModule, path: str) -> Any:
+    return operator.attrgetter(path)(gm)
+
+
+def _stages(calls: list[Node], taken: set[Node], values: dict[Node, Any]) -> dict[Node, int]:
+    """A number for each node: a stage is a batch of the nodes that kiln takes, and behind it those
+    that PyTorch computes from it. A batch has as many nodes as can be without another between."""
+    stages: dict[Node, int] = {}
+    for node in calls:
+        stage = 0 if node in taken else -1
+        for operand in _operands(node, values):
+            if operand in stages:
+                behind = node in taken and operand not in taken
+                stage = max(stage, stages[operand] + behind)
+        stages[node] = stage
+    return stages

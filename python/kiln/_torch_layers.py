@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of ATen's layers: convolutions, pools, normalisations, attention, and their gradients."""
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Sequence
+
+import numpy as np
+
+from . import _functions as _f
+from . import _operations as _o
+from ._gradient import gradients
+from ._tensor import Tensor
+from ._torch_operators import Unsupported, constant, row
+
+
+def _pulled_back(function: Callable[..., Tensor], inputs: Sequence[Tensor],
+                 gradient: Tensor) -> list[Tensor]:
+    """The gradients by the inputs of what the function makes of them, from the one by the result."""
+    own = [_o.mul(x.astype('f32'), 1) for x in inputs]
+    result = function(*own)
+    return gradients(_o.sum(_o.mul(result, gradient)), own)
+
+
+# ---- convolution ----
+
+def _convolved(x: Tensor, w: Tensor, stride: Sequence[int], padding: Sequence[int],
+               dilation: Sequence[int], transposed: bool, output_padding: Sequence[int],
+               groups: int) -> Tensor:
+    options = {'layout': 'channels_first', 'groups': groups, 'stride': list(stride),
+               'dilation': list(dilation), 'before': list(padding), 'after': list(padding)}
+    if len(options['stride']) != x.ndim - 2:
+        raise Unsupported('a convolution without a batch')
+    if transposed:
+        return _o.conv_transposed(x, w, output_padding=list(output_padding), **options)
+    return _o.conv(x, w, **options)
+
+
+@row('aten.convolution.default')
+def _convolution(x: Tensor, w: Tensor, bias: Optional[Tensor], *options: Any) -> Tensor:
+    y = _convolved(x.astype('f32'), w.astype('f32'), *options)
+    return y if bias is None else y + bias.reshape((-1,) + (1,) * (x.ndim - 2))
+
+
+@row('aten.convolution_backward.default')
+def _convolution_backward(gradient: Tensor, x: Tensor, w: Tensor, bias_sizes: Any,
+                          stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
+                          transposed: bool, output_padding: Sequence[int], groups: int,
+                          mask: Sequence[bool]) -> tuple:
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        return _convolved(x, w, stride, padding, dilation, transposed, output_padding, groups)
+    by_x, by_w = _pulled_back(function, [x, w], gradient.astype('f32'))
+    by_bias = _o.sum(gradient, [i for i in range(x.ndim) if i != 1]) if mask[2] else None
+    return by_x if mask[0] else None, by_w if mask[1] else None, by_bias
+
+
+# ---- pools ----
+
+def _all(values: Any, count: int) -> list:
+    """A number for each dimension, of which one stands for all."""
+    values = [values] if isinstance(values, int) else list(values)
+    return values * count if len(values) == 1 else values
+
+
+def _pool(x: Tensor, window: Any, stride: Any, padding: Any, ceil: bool, dilation: Any,
+          count: int) -> tuple[Tensor, list, dict]:
+    if x.ndim == count + 1:
+        x = _f.expand_dims(x, 0)
+    size = _all(window, count)
+    padding = _all(padding, count)
+    return x.astype('f32'), size, {
+        'layout': 'channels_first', 'stride': _all(stride or size, count), 'before': padding,
+        'after': padding, 'dilation': _all(dilation, count), 'ceil': ceil}
+
+
+def _max_pool(count: int) -> Callable:
+    def pooled(x: Tensor, window: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
+               ceil: bool = False) -> tuple:
+        batched, size, options = _pool(x, window, stride, padding, ceil, dilation, count)
+        made = _f.max_pool(batched, size, indices=True, **options)
+        return tuple(y.reshape(y.shape[batched.ndim - x.ndim:]) for y in made)
+    return pooled
+
+
+row('aten.max_pool2d_with_indices.default')(_max_pool(2))
+row('aten.max_pool3d_with_indices.default')(_max_pool(3))
+
+
+@row('aten.max_pool2d_with_indices_backward.default')
+def _max_pool_backward(gradient: Tensor, x: Tensor, window: Any, stride: Any, padding: Any,
+                       dilation: Any, ceil: bool, indices: Tensor) -> Tensor:
+    flat = [*x.shape[:-2], x.shape[-2] * x.shape[-1]]
+    seen = [*x.shape[:-2], gradient.shape[-2] * gradient.shape[-1]]
+    return _f.scatter_elements(_f.zeros(flat, 'f32'), indices.reshape(seen),
+                               gradient.astype('f32').reshape(seen), len(flat) - 1,
+                               'add').reshape(x.shape)
+
+
+def _avg_pool(count: int) -> Callable:
+    def pooled(x: Tensor, window: Any, stride: Any = (), padding: Any = 0, ceil: bool = False,
+               count_include_pad: bool = True, divisor_override: Optional[int] = None) -> Tensor:
+        if divisor_override is not None:
+            raise Unsupported('a divisor of its own')
+        batched, size, options = _pool(x, window, stride, padding, ceil, 1, count)
+        y = _f.avg_pool(batched, size, count_padding=count_include_pad, **options)
+        return y.reshape(y.shape[batched.ndim - x.ndim:])
+    return pooled
+
+
+row('aten.avg_pool1d.default')(_avg_pool(1))
+row('aten.avg_pool2d.default')(_avg_pool(2))
+row('aten.avg_pool3d.default')(_avg_pool(3))
+
+
+@row('aten.avg_pool2d_backward.default')
+def _avg_pool_backward(gradient: Tensor, x: Tensor, *options: Any) -> Tensor:
+    return _pulled_back(lambda x: _avg_pool(2)(x, *options), [x], gradient)[0]
+
+
+def _shares(extent: int, wanted: int) -> np.ndarray:
+    """[wanted, extent]: what each element adds to the mean of each part of an adaptive pool."""
+    made = np.zeros((wanted, extent), np.float32)
+    for i in range(wanted):
+        start, end = i * extent // wanted, -(-(i + 1) * extent // wanted)
+        made[i, start:end] = 1 / (end - start)
+    return made
+
+
+@row('aten._adaptive_avg_pool2d.default')
+def _adaptive_pool(x: Tensor, size: Sequence[int]) -> Tensor:
+    if list(size) == [1, 1]:
+        return _o.mean(x, (-2, -1), True)
+    rows, columns = (constant(_shares(*pair), x) for pair in zip(x.shape[-2:], size))
+    return rows @ x.astype('f32') @ _f.transpose(columns)
+
+
+@row('aten._adaptive_avg_pool2d_backward.default')
+def _adaptive_pool_backward(gradient: Tensor, x: Tensor) -> Tensor:
+    rows, columns = (constant(_shares(*pair), x)
+                     for pair in zip(x.shape[-2:], gradient.shape[-2:]))
+    return _f.transpose(rows) @ gradient.astype('f32') @ columns
+
+
+# ---- normalisation ----
+
+@row('aten.native_layer_norm.default')
+def _layer_norm(x: Tensor, shape: Sequence[int], scale: Optional[Tensor], shift: Optional[Tensor],
+                epsilon: float) -> tuple:
+    axes = tuple(range(x.ndim - len(shape), x.ndim))
+    mean = _o.mean(x, axes, True)
+    rate = _o.rsqrt(_o.variance(x, axes, 0.0, True) + epsilon)
+    y = _o.layer_norm(x, scale, shift, axes, epsilon)
+    return y, mean, rate
+
+
+@row('aten.native_group_norm.default')
+def _group_norm(x: Tensor, scale: Optional[Tensor], shift: Optional[Tensor], n: int, channels: int,
+                rest: int, groups: int, epsilon: float) -> tuple:
+    parts = x.reshape((n, groups, -1))
+    rate = _o.rsqrt(_o.variance(parts, -1, 0.0, False) + epsilon)
+    return _o.group_norm(x, scale, shift, groups, 1, epsilon), _o.mean(parts, -1, False), rate
+
+
+@row('aten._native_batch_norm_legit_no_training.default')
+def _batch_norm(x: Tensor, scale: Optional[Tensor], shift: Optional[Tensor], mean: Tensor,
+                variance: Tensor, momentum: float, epsilon: float) -> tuple:
+    nothing = _f.zeros((0,), 'f32')
+    return _o.batch_norm(x, scale, shift, mean, variance, 1, epsilon), nothing, nothing
+
+
+# ---- attention ----
+
+@row('aten._scaled_dot_product_flash_attention_for_cpu.default')
+def _attention(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0, causal: bool = False, *,
+               attn_mask: Optional[Tensor] = None, scale: Optional[float] = None) -> tuple:
+    if dropout:
+        raise Unsupported('attention with dropout')
+    y = _o.attention(q, k, v, attn_mask, scale=scale or 0, causal=int(causal))
+    return y, None

@@ -1,0 +1,583 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ATen's operators in kiln's functions: a row for each, found by the operator's name.
+
+A row's function takes what the operator takes, with tensors of kiln's. What it gives is cast to the
+type that PyTorch has for the result, so that types are promoted by PyTorch's rules. A row that
+cannot do what it is asked raises Unsupported: the operator then runs in PyTorch.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Optional, Sequence
+
+import numpy as np
+import torch
+
+from . import _functions as _f
+from . import _operations as _o
+from ._tensor import Tensor, as_tensor
+
+TYPES = {torch.float32: 'f32', torch.float16: 'f16', torch.bfloat16: 'bf16', torch.int64: 'i64',
+         torch.int32: 'i32', torch.int8: 'i8', torch.uint8: 'u8', torch.bool: 'bool'}
+
+
+class Unsupported(Exception):
+    """Why a row cannot do what it is asked."""
+
+
+def type_of(dtype: Optional[torch.dtype]) -> str:
+    """kiln's name of a type of PyTorch's; by default that of its floats."""
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    if dtype not in TYPES:
+        raise Unsupported(f'no elements of {str(dtype)[6:]}')
+    return TYPES[dtype]
+
+
+ROWS: dict[str, Callable[..., Any]] = {}
+
+
+def row(*names: str) -> Callable[[Callable], Callable]:
+    """The row of these operators."""
+    def enter(function: Callable) -> Callable:
+        ROWS.update(dict.fromkeys(names, function))
+        return function
+    return enter
+
+
+def _rows(overloads: str, functions: dict[str, Callable]) -> None:
+    for name, function in functions.items():
+        ROWS.update(dict.fromkeys([f'aten.{name}.{o}' for o in overloads.split()], function))
+
+
+# ---- elementwise ----
+
+def _scaled(x: Any, alpha: Any) -> Any:
+    return x if alpha == 1 else x * alpha
+
+
+def _divided(a: Any, b: Any, rounding_mode: Optional[str] = None) -> Any:
+    if rounding_mode is None:
+        return _f.true_divide(a, b)
+    if rounding_mode == 'floor':
+        return _f.floor_divide(a, b)
+    return _o.trunc(_o.div(a, b))
+
+
+def _clamped(x: Any, low: Any = None, high: Any = None) -> Any:
+    x = x if low is None else _o.maximum(x, low)
+    return x if high is None else _o.minimum(x, high)
+
+
+def _elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+    below = _o.mul(_o.expm1(_o.mul(_o.minimum(x, 0), input_scale)), alpha * scale)
+    return _o.where(_o.greater(x, 0), _o.mul(x, scale), below)
+
+
+def _softplus(x: Any, beta: float = 1, threshold: float = 20) -> Any:
+    smooth = _o.softplus(x) if beta == 1 else _o.div(_o.softplus(_o.mul(x, beta)), beta)
+    return _o.where(_o.greater(_o.mul(x, beta), threshold), x, smooth)
+
+
+def _gelu(x: Any, approximate: str = 'none') -> Any:
+    return _o.gelu(x) if approximate == 'none' else _o.gelu_tanh(x)
+
+
+_rows('default', {
+    **{name: getattr(_o, name) for name in (
+        'abs acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp exp2 expm1 floor isinf isnan '
+        'log log1p log2 logical_not neg reciprocal relu round rsqrt sigmoid sign sin sinh sqrt square '
+        'tan tanh trunc atan2 logical_and logical_or logical_xor maximum minimum').split()},
+    'alias': lambda x: x,
+    'bitwise_not': _f.invert,
+    'clamp': _clamped,
+    'clamp_max': lambda x, high: _clamped(x, None, high),
+    'clamp_min': lambda x, low: _clamped(x, low),
+    'clone': lambda x, memory_format=None: x,
+    'detach': lambda x: x,
+    'elu': _elu,
+    'gelu': _gelu,
+    'hardsigmoid': _o.hard_sigmoid,
+    'hardswish': _o.hard_swish,
+    'hardtanh': lambda x, low=-1, high=1: _clamped(x, low, high),
+    'leaky_relu': lambda x, slope=0.01: _o.where(_o.greater(x, 0), x, _o.mul(x, slope)),
+    'lift_fresh_copy': lambda x: x,
+    'log10': lambda x: _o.mul(_o.log2(x), math.log10(2)),
+    'positive': lambda x: x,
+    'sgn': _o.sign,
+    'silu': _o.swish,
+    'softplus': _softplus,
+})
+_rows('Tensor Scalar', {
+    'add': lambda a, b, alpha=1: a + _scaled(b, alpha),
+    'sub': lambda a, b, alpha=1: a - _scaled(b, alpha),
+    'mul': _o.mul,
+    'div': _divided,
+    'fmod': _o.fmod,
+    'remainder': _o.mod,
+    'eq': _o.equal, 'ne': _o.not_equal, 'lt': _o.less, 'le': _o.less_equal, 'gt': _o.greater,
+    'ge': _o.greater_equal,
+    'bitwise_and': lambda a, b: a & b,
+    'bitwise_or': lambda a, b: a | b,
+    'bitwise_xor': lambda a, b: a ^ b,
+})
+_rows('Tensor_mode Scalar_mode', {'div': _divided})
+_rows('Tensor_Tensor Tensor_Scalar Scalar', {'pow': _f.power})
+_rows('Tensor', {'clamp': _clamped})
+_rows('self', {'where': _o.where})
+
+
+@row('aten._to_copy.default')
+def _converted(x: Tensor, dtype: Optional[torch.dtype] = None, **_: Any) -> Tensor:
+    return x if dtype is None else x.astype(type_of(dtype))
+
+
+ROWS['prims.convert_element_type.default'] = _converted
+ROWS['aten.copy.default'] = lambda to, x, non_blocking=False: x.astype(to.dtype).broadcast_to(to.shape)
+ROWS['aten.masked_fill.Scalar'] = lambda x, mask, value: _o.where(mask, value, x)
+
+
+# ---- reductions ----
+
+def _axes(x: Tensor, dim: Any) -> Any:
+    """The axes that an argument names; none at all are all of them."""
+    if dim is None or isinstance(dim, (list, tuple)) and not dim:
+        return tuple(range(x.ndim))
+    return dim
+
+
+def _reduction(function: Callable) -> Callable:
+    def reduced(x: Tensor, dim: Any = None, keepdim: bool = False,
+                dtype: Optional[torch.dtype] = None) -> Tensor:
+        x = x if dtype is None else x.astype(type_of(dtype))
+        return x + 0 if not x.ndim else function(x, _axes(x, dim), keepdim)
+    return reduced
+
+
+def _extreme(function: Callable) -> Callable:
+    def reduced(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        return x if not x.ndim else function(x, _axes(x, dim), keepdim)
+    return reduced
+
+
+def _truth(name: str) -> Callable:
+    def reduced(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        return _o.not_equal(x, 0) if not x.ndim else _f.truth(x, name, _axes(x, dim), keepdim)
+    return reduced
+
+
+def _position(function: Callable) -> Callable:
+    def reduced(x: Tensor, dim: Optional[int] = None, keepdim: bool = False) -> Tensor:
+        if not x.ndim:
+            return _f.zeros((), 'i64')
+        if dim is None:
+            found = function(x.reshape((-1,)), 0, False)
+            return found.reshape((1,) * x.ndim) if keepdim else found
+        return function(x, dim, keepdim)
+    return reduced
+
+
+def _extreme_at(largest: bool) -> Callable:
+    def reduced(x: Tensor, dim: int, keepdim: bool = False) -> tuple:
+        if not x.ndim:
+            return x, _f.zeros((), 'i64')
+        value, place = (_o.max, _o.argmax) if largest else (_o.min, _o.argmin)
+        return value(x, dim, keepdim), place(x, dim, keepdim)
+    return reduced
+
+
+_rows('default dim_IntList dim', {'sum': _reduction(_o.sum), 'mean': _reduction(_o.mean)})
+_rows('default dim_int', {'prod': _reduction(_o.product)})
+_rows('default', {'amax': _extreme(_o.max), 'amin': _extreme(_o.min), 'max': _extreme(_o.max),
+                  'min': _extreme(_o.min), 'argmax': _position(_o.argmax),
+                  'argmin': _position(_o.argmin)})
+_rows('dim', {'max': _extreme_at(True), 'min': _extreme_at(False)})
+_rows('default dim dims', {'any': _truth('max'), 'all': _truth('min')})
+
+
+@row('aten.var.correction', 'aten.var.dim')
+def _variance(x: Tensor, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Tensor:
+    return _o.variance(x, _axes(x, dim), float(1 if correction is None else correction), keepdim)
+
+
+@row('aten.cumsum.default')
+def _cumsum(x: Tensor, dim: int, dtype: Optional[torch.dtype] = None) -> Tensor:
+    x = x if dtype is None else x.astype(type_of(dtype))
+    return x if not x.ndim else _o.cumsum(x, dim)
+
+
+@row('aten.topk.default')
+def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple:
+    return _f.topk(x, k, dim, not largest)
+
+
+def _sorted(x: Tensor, dim: int = -1, descending: bool = False) -> tuple:
+    if not x.ndim:
+        return x, _f.zeros((), 'i64')
+    order = _o.argsort(x, dim, descending)
+    return _f.gather_elements(x, order, dim), order
+
+
+ROWS['aten.sort.default'] = _sorted
+ROWS['aten.sort.stable'] = lambda x, stable=None, dim=-1, descending=False: \
+    _sorted(x, dim, descending)
+
+
+@row('aten._softmax.default')
+def _softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    return _o.softmax(x, dim) if x.ndim else _o.exp(x - x)
+
+
+@row('aten._log_softmax.default')
+def _log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    return _o.log_softmax(x, dim) if x.ndim else x - x
+
+
+# ---- made of nothing ----
+
+@row('aten.full.default', 'aten.full_like.default')
+def _full(shape: Any, value: Any, dtype: Optional[torch.dtype] = None, **_: Any) -> Tensor:
+    like = shape if isinstance(shape, Tensor) else None
+    if dtype is None and like is None:
+        dtype = torch.bool if isinstance(value, bool) else \
+            torch.int64 if isinstance(value, int) else None
+    kind = like.dtype.name if like is not None and dtype is None else type_of(dtype)
+    if isinstance(value, int) and int(float(value)) != value:
+        raise Unsupported(f'{value} is no constant')
+    return _f.full(like.shape if like is not None else shape, value, kind)
+
+
+@row('aten.scalar_tensor.default')
+def _scalar_tensor(value: Any, dtype: Optional[torch.dtype] = None, **_: Any) -> Tensor:
+    return _f.full((), value, type_of(dtype))
+
+
+@row('aten.fill.Scalar')
+def _filled(x: Tensor, value: Any) -> Tensor:
+    return _f.full(x.shape, value, x.dtype)
+
+
+@row('aten.arange.start_step')
+def _arange(start: Any, stop: Any, step: Any = 1, dtype: Optional[torch.dtype] = None,
+            **_: Any) -> Tensor:
+    whole = all(isinstance(v, int) for v in (start, stop, step))
+    return _f.arange(start, stop, step, type_of(torch.int64 if dtype is None and whole else dtype))
+
+
+@row('prims.iota.default')
+def _iota(length: int, start: int, step: int, dtype: torch.dtype, **_: Any) -> Tensor:
+    return _f.arange(start, start + length * step, step, type_of(dtype))
+
+
+# ---- shape ----
+
+def _axis(x: Any, dim: int, further: int = 0) -> int:
+    return dim % (x.ndim + further) if x.ndim + further else 0
+
+
+@row('aten.view.default', 'aten._unsafe_view.default', 'aten.reshape.default')
+def _view(x: Tensor, shape: Sequence[int]) -> Tensor:
+    return _f.reshape(x, shape)
+
+
+@row('aten.expand.default')
+def _expand(x: Tensor, shape: Sequence[int], implicit: bool = False) -> Tensor:
+    fewer = len(shape) - x.ndim
+    return _f.broadcast_to(x, [x.shape[i - fewer] if n == -1 else n for i, n in enumerate(shape)])
+
+
+@row('aten.permute.default')
+def _permute(x: Tensor, dims: Sequence[int]) -> Tensor:
+    return _f.transpose(x, list(dims)) if x.ndim else x
+
+
+@row('aten.transpose.int')
+def _swapped(x: Tensor, first: int, second: int) -> Tensor:
+    return _f.swapaxes(x, first, second) if x.ndim else x
+
+
+@row('aten.t.default')
+def _t(x: Tensor) -> Tensor:
+    return _f.transpose(x) if x.ndim == 2 else x
+
+
+@row('aten.unsqueeze.default')
+def _unsqueeze(x: Tensor, dim: int) -> Tensor:
+    return _f.expand_dims(x, dim)
+
+
+@row('aten.squeeze.dim', 'aten.squeeze.dims', 'aten.squeeze.default')
+def _squeeze(x: Tensor, dim: Any = None) -> Tensor:
+    dims = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
+    gone = {_axis(x, d) for d in dims}
+    return _f.reshape(x, [n for i, n in enumerate(x.shape) if i not in gone or n != 1])
+
+
+def _along(x: Any, dim: int, entry: Any) -> tuple:
+    """A key that has this entry for a dimension."""
+    return (slice(None),) * _axis(x, dim) + (entry,)
+
+
+def _part(x: Any, dim: int, start: Any, end: Any, step: int) -> tuple:
+    """The key of a slice, which PyTorch clips as Python does."""
+    return _along(x, dim, slice(start, end, step))
+
+
+@row('aten.slice.Tensor')
+def _slice(x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+    return x[_part(x, dim, start, end, step)]
+
+
+@row('aten.slice_scatter.default')
+def _slice_scatter(x: Tensor, part: Tensor, dim: int = 0, start: Any = None, end: Any = None,
+                   step: int = 1) -> Tensor:
+    return _f.replaced(x, _part(x, dim, start, end, step), part)
+
+
+@row('aten.select.int')
+def _select(x: Tensor, dim: int, index: int) -> Tensor:
+    return x[_along(x, dim, index)]
+
+
+@row('aten.select_scatter.default')
+def _select_scatter(x: Tensor, part: Tensor, dim: int, index: int) -> Tensor:
+    return _f.replaced(x, _along(x, dim, index), part)
+
+
+@row('aten.split_with_sizes.default')
+def _split(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list:
+    return _f.split(x, list(sizes), dim)
+
+
+@row('aten.cat.default')
+def _cat(parts: Sequence[Tensor], dim: int = 0) -> Tensor:
+    # An empty tensor of one dimension goes with all.
+    rank = max(p.ndim for p in parts)
+    kept = [p for p in parts if p.ndim == rank]
+    kinds = {p.dtype.name for p in kept}
+    if len(kinds) > 1:
+        wanted = (_o.add(*kept[:2]) if len(kept) == 2 else None)
+        if wanted is None:
+            raise Unsupported('parts of several types')
+    return kept[0] if len(kept) == 1 else _o.concat(kept, dim)
+
+
+@row('aten.flip.default')
+def _flip(x: Tensor, dims: Sequence[int]) -> Tensor:
+    turned = {_axis(x, d) for d in dims}
+    return x[tuple(slice(None, None, -1 if i in turned else 1) for i in range(x.ndim))]
+
+
+@row('aten.repeat.default')
+def _repeat(x: Tensor, repeats: Sequence[int]) -> Tensor:
+    dims = (1,) * (len(repeats) - x.ndim) + x.shape
+    spread = [n for pair in zip(repeats, dims) for n in pair]
+    shown = [n for dim in dims for n in (1, dim)]
+    whole = [r * n for r, n in zip(repeats, dims)]
+    if len(spread) > 8:
+        raise Unsupported('more than four dimensions are repeated')
+    return x.reshape(shown).broadcast_to(spread).reshape(whole)
+
+
+@row('aten.constant_pad_nd.default')
+def _pad(x: Tensor, widths: Sequence[int], value: Any = 0) -> Tensor:
+    pairs = [(0, 0)] * (x.ndim - len(widths) // 2) + list(zip(widths[-2::-2], widths[::-2]))
+    x = x[tuple(slice(max(0, -low), n - max(0, -high)) for (low, high), n in zip(pairs, x.shape))]
+    return _f.pad(x, [(max(0, low), max(0, high)) for low, high in pairs], value)
+
+
+@row('aten.diagonal.default')
+def _diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    first, second = _axis(x, dim1), _axis(x, dim2)
+    others = [i for i in range(x.ndim) if i not in (first, second)]
+    rows, columns = x.shape[first], x.shape[second]
+    start = offset if offset >= 0 else -offset * columns
+    count = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    places = start + np.arange(count, dtype=np.int32) * (columns + 1)
+    flat = _f.transpose(x, [*others, first, second]).reshape(
+        [x.shape[i] for i in others] + [rows * columns])
+    return _o.gather(flat, places, flat.ndim - 1)
+
+
+# ---- picking and putting ----
+
+def _shown(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """The first elements along each dimension."""
+    return x[tuple(slice(0, n) for n in shape)]
+
+
+@row('aten.gather.default')
+def _gather(x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Tensor:
+    if not x.ndim or not index.ndim:
+        raise Unsupported('no dimension to gather along')
+    axis = _axis(x, dim)
+    part = _shown(x, [x.shape[i] if i == axis else n for i, n in enumerate(index.shape)])
+    return _f.gather_elements(part, index, axis)
+
+
+@row('aten.index_select.default')
+def _index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    if not x.ndim:
+        return x
+    return _o.gather(x, index if index.ndim else index.reshape((1,)), _axis(x, dim))
+
+
+@row('aten.embedding.default')
+def _embedding(weight: Tensor, indices: Tensor, padding: int = -1, *_: Any) -> Tensor:
+    return _o.gather(weight, indices, 0)
+
+
+@row('aten.embedding_dense_backward.default')
+def _embedding_backward(gradient: Tensor, indices: Tensor, count: int, padding: int,
+                        by_frequency: bool) -> Tensor:
+    if by_frequency:
+        raise Unsupported('scaled by frequency')
+    width = gradient.shape[-1]
+    rows = gradient.reshape((-1, width))
+    places = indices.reshape((-1,))
+    if padding >= 0:
+        rows = _o.where(_o.equal(places, padding).reshape((-1, 1)), 0.0, rows)
+    return _f.scatter(_f.zeros((count, width), 'f32'), places, rows.astype('f32'), 0, 'add')
+
+
+_MODES = {'sum': 'add', 'prod': 'mul', 'amin': 'min', 'amax': 'max', 'add': 'add',
+          'multiply': 'mul'}
+
+
+def _put(x: Tensor, dim: int, index: Tensor, values: Any, mode: str) -> Tensor:
+    if not x.ndim or not index.ndim:
+        raise Unsupported('no dimension to scatter along')
+    values = _shown(values, index.shape) if isinstance(values, Tensor) else \
+        _f.full(index.shape, values, x.dtype)
+    return _f.scatter_elements(x, index, values.astype(x.dtype), _axis(x, dim), mode)
+
+
+@row('aten.scatter.src', 'aten.scatter.value')
+def _scatter(x: Tensor, dim: int, index: Tensor, values: Any) -> Tensor:
+    return _put(x, dim, index, values, 'set')
+
+
+@row('aten.scatter.reduce', 'aten.scatter.value_reduce')
+def _scatter_by(x: Tensor, dim: int, index: Tensor, values: Any, reduce: str) -> Tensor:
+    return _put(x, dim, index, values, _MODES[reduce])
+
+
+@row('aten.scatter_add.default')
+def _scatter_add(x: Tensor, dim: int, index: Tensor, values: Tensor) -> Tensor:
+    return _put(x, dim, index, values, 'add')
+
+
+@row('aten.scatter_reduce.two')
+def _scatter_reduce(x: Tensor, dim: int, index: Tensor, values: Tensor, reduce: str,
+                    include_self: bool = True) -> Tensor:
+    if reduce not in _MODES or not include_self:
+        raise Unsupported('a mean, or without the elements that are there')
+    return _put(x, dim, index, values, _MODES[reduce])
+
+
+def _picked(x: Tensor, indices: Sequence[Optional[Tensor]]) -> tuple:
+    """How tensors of indices pick: the order of dimensions that has theirs first, their extents, and
+    positions in what these are together."""
+    picked = [i for i, index in enumerate(indices) if index is not None]
+    tensors = [indices[i] for i in picked]
+    if any(t.dtype.name in ('bool', 'u8') for t in tensors):
+        raise Unsupported('a mask picks as many as its content says')
+    flat: Any = None
+    for i, index in zip(picked, tensors):
+        extent = x.shape[i]
+        index = _o.where(_o.less(index, 0), index + extent, index)
+        flat = index if flat is None else flat * extent + index
+    order = picked + [i for i in range(x.ndim) if i not in picked]
+    return picked, order, flat
+
+
+def _index(x: Tensor, indices: Sequence[Optional[Tensor]]) -> Tensor:
+    picked, order, flat = _picked(x, indices)
+    rest = [x.shape[i] for i in order[len(picked):]]
+    pool = _f.transpose(x, order).reshape([math.prod(x.shape[i] for i in picked)] + rest)
+    found = _o.gather(pool, flat, 0)
+    adjacent = picked == list(range(picked[0], picked[-1] + 1))
+    if not adjacent or picked[0] == 0:
+        return found
+    # Their dimensions stand where the first index does.
+    count = flat.ndim
+    before = list(range(count, count + picked[0]))
+    behind = list(range(count + picked[0], found.ndim))
+    return _f.transpose(found, before + list(range(count)) + behind)
+
+
+_rows('Tensor', {'index': _index, '_unsafe_index': _index})
+
+
+def _index_put(x: Tensor, indices: Sequence[Optional[Tensor]], values: Tensor,
+               accumulate: bool = False, unsafe: bool = False) -> Tensor:
+    masks = [i for i in indices if i is not None and i.dtype.name == 'bool']
+    if masks and len(indices) == 1 and values.size == 1 and not accumulate:
+        mask = masks[0].reshape(masks[0].shape + (1,) * (x.ndim - masks[0].ndim))
+        return _o.where(mask, values.reshape(()).astype(x.dtype), x)
+    picked, order, flat = _picked(x, indices)
+    rest = [x.shape[i] for i in order[len(picked):]]
+    count = math.prod(x.shape[i] for i in picked)
+    adjacent = picked == list(range(picked[0], picked[-1] + 1))
+    if adjacent and picked[0]:
+        shape = rest[:picked[0]] + list(flat.shape) + rest[picked[0]:]
+        values = values.broadcast_to(shape)
+        first = list(range(picked[0], picked[0] + flat.ndim))
+        values = _f.transpose(values, first + [i for i in range(len(shape)) if i not in first])
+    else:
+        values = values.broadcast_to([*flat.shape, *rest])
+    pool = _f.transpose(x, order).reshape([count] + rest)
+    put = _f.scatter(pool, flat.reshape((-1,)), values.reshape([flat.size] + rest).astype(x.dtype), 0,
+                     'add' if accumulate else 'set')
+    return _f.transpose(put.reshape([x.shape[i] for i in order]), np.argsort(order).tolist())
+
+
+_rows('default', {'index_put': _index_put, '_unsafe_index_put': _index_put})
+
+
+# ---- products ----
+
+_rows('default', {'mm': _o.matmul, 'bmm': _o.matmul})
+
+
+@row('aten.addmm.default', 'aten.baddbmm.default')
+def _addmm(bias: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    product = _scaled(_o.matmul(a, b), alpha)
+    return product if beta == 0 else product + _scaled(bias, beta)
+
+
+# ---- what decompositions are made of ----
+
+def _quotient(a: Any, b: Any) -> Any:
+    whole = not any(getattr(x, 'dtype', None) is None or x.dtype.is_floating for x in (a, b))
+    return _divided(a, b, 'trunc' if whole else None)
+
+
+@row('prims.broadcast_in_dim.default')
+def _broadcast_in_dim(x: Tensor, shape: Sequence[int], dims: Sequence[int]) -> Tensor:
+    shown = [1] * len(shape)
+    for i, n in zip(dims, x.shape):
+        shown[i] = n
+    return x.reshape(shown).broadcast_to(shape)
+
+
+def _over(function: Callable) -> Callable:
+    def reduced(x: Tensor, dims: Sequence[int], **_: Any) -> Tensor:
+        return function(x, tuple(dims), False)
+    return reduced
+
+
+ROWS.update({
+    'prims.div.default': _quotient,
+    'prims.where.default': _o.where,
+    'prims.sum.default': _over(_o.sum),
+    'prims.prod.default': _over(_o.product),
+    'prims.amax.default': _over(_o.max),
+    'prims.amin.default': _over(_o.min),
+    'prims.var.default': lambda x, dims, correction=1, **_: _o.variance(
+        x, tuple(dims), float(correction), False),
+})
+
+
+def constant(array: Any, like: Tensor) -> Tensor:
+    """An array of numpy's in the context of a tensor."""
+    return as_tensor(array, like._context)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.compile(model, backend="kiln") beside PyTorch's own results; skipped without PyTorch."""
+import copy
+import importlib.util
+import unittest
+
+if importlib.util.find_spec('torch'):
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+    import kiln.torch
+
+
+def compiled(function, **options):
+    torch._dynamo.reset()
+    return torch.compile(function, backend=kiln.torch.backend, fullgraph=True, **options)
+
+
+@unittest.skipUnless(importlib.util.find_spec('torch'), 'PyTorch is not there')
+class Compiled(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(0)
+
+    def same(self, function, *inputs, **options):
+        """Results, their types and layouts are as without kiln, in a second call, too."""
+        call = compiled(function, **options)
+        for _ in range(2):
+            expected, got = function(*inputs), call(*inputs)
+            torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+            for a, b in zip(*map(torch.utils._pytree.tree_leaves, (got, expected))):
+                if isinstance(b, torch.Tensor):
+                    self.assertEqual((a.dtype, a.stride()), (b.dtype, b.stride()))
+        return call
+
+    def test_inference(self):
+        model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                              nn.Linear(12, 4)).eval()
+        with torch.no_grad():
+            self.same(model, torch.randn(2, 2, 6, 6))
+
+    def test_training(self):
+        """Steps of training with dropout, whose losses are those without kiln."""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table, self.norm = nn.Embedding(9, 8), nn.LayerNorm(8)
+                self.drop, self.last = nn.Dropout(0.3), nn.Linear(8, 9)
+
+            def forward(self, tokens):
+                x = self.norm(self.table(tokens)).view(2, 4, 2, 4).transpose(1, 2)
+                x = x + F.scaled_dot_product_attention(x, x, x, is_causal=True)
+                return self.last(self.drop(x.transpose(1, 2).reshape(2, 4, 8)))
+        first = Net()
+        tokens = torch.randint(9, (2, 4))
+        losses = []
+        for model in (first, copy.deepcopy(first)):
+            call = compiled(model) if losses else model
+            torch.manual_seed(1)
+            optimizer = torch.optim.Adam(model.parameters(), 0.02)
+            losses.append([])
+            for _ in range(5):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(call(tokens).flatten(0, 1), tokens.flatten())
+                loss.backward()
+                optimizer.step()
+                losses[-1].append(loss.item())
+        torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
+        self.assertLess(losses[1][-1], losses[1][0])
+
+    def test_fallback(self):
+        """What kiln lacks runs in PyTorch, between batches, and one line of the log says so."""
+        kiln.torch._told.clear()
+        with self.assertLogs('kiln.torch', 'WARNING') as log:
+            self.same(lambda x: torch.lgamma(x * x + 1) * 2 - x, torch.randn(5))
+        self.assertEqual(len(log.output), 1)
+        self.assertIn('lgamma.default (no row)', log.output[0])
+
+    def test_types(self):
+        """Doubles stay PyTorch's; integers and masks are what they are."""
+        def function(a, b, mask):
+            return a + b, a // 3, a * 2.5, (a > b) & mask, b.to(torch.float64) / 3, ~mask
+        self.same(function, torch.arange(-4, 4), torch.arange(8, dtype=torch.int32).flip(0),
+                  torch.arange(8) % 2 == 0)
+
+    def test_layouts(self):
+        """Inputs that are no rows, results that are views, one that is an input."""
+        x = torch.randn(3, 4)
+        self.same(lambda x: (x + 1, x.t() * 2, x, x[1:]), x.t())
+        self.same(lambda x: x * 2, x[:, ::2])
+        self.same(lambda x: x * 2, torch.randn(1, 4).expand(3, 4))
+
+    def test_mutation(self):
+        def function(x, y):
+            x.add_(1)
+            y[1] = x.sum()
+            return x * y
+        expected = [torch.ones(3), torch.zeros(3)]
+        got = copy.deepcopy(expected)
+        product = function(*expected)
+        torch.testing.assert_close(compiled(function)(*got), product)
+        torch.testing.assert_close(got, expected)
+
+    def test_other_sizes(self):
+        """A size that changes is no new graph of PyTorch's after the second."""
+        calls = []
+        torch._dynamo.reset()
+
+        def counting(gm, inputs, **options):
+            calls.append(gm)
+            return kiln.torch.backend(gm, inputs, **options)
+        call = torch.compile(lambda x: (x * 2 + 1).sum(0), backend=counting, fullgraph=True)
+        for rows in (2, 3, 5, 3, 7):
+            x = torch.randn(rows, 4)
+            torch.testing.assert_close(call(x), (x * 2 + 1).sum(0))
+        self.assertEqual(len(calls), 2)
+
+    def test_fresh_results(self):
+        """Each call's result has memory of its own."""
+        call = compiled(lambda x: x + 1)
+        first = call(torch.zeros(4))
+        second = call(torch.ones(4))
+        self.assertEqual((first.tolist(), second.tolist()), ([1] * 4, [2] * 4))
+
+
+if __name__ == '__main__':
+    unittest.main()
