@@ -198,6 +198,9 @@ lower_sources = \
 	lib/lower/plan_make.c \
 	lib/lower/select.c \
 	lib/lower/select.h \
+	lib/lower/sort.h \
+	lib/lower/sort_cpu.c \
+	lib/lower/sort_gpu.c \
 	lib/lower/strided_operands.c \
 	lib/lower/strided_operands.h \
 	lib/lower/workload.c \
@@ -502,7 +505,11 @@ kernels = \
 	kernels/blocks.cl \
 	kernels/scatter.cl \
 	kernels/scatter_gpu.cl \
-	kernels/sort.cl
+	kernels/sort_cpu_digits.cl \
+	kernels/sort_cpu_lines.cl \
+	kernels/sort_gpu_blocks.cl \
+	kernels/sort_gpu_digits.cl \
+	kernels/sort_gpu_first.cl
 
 # What they include.
 kernel_headers = \
@@ -522,6 +529,8 @@ kernel_headers = \
 	kernels/operands.h \
 	kernels/runs.h \
 	kernels/scatter.h \
+	kernels/sort.h \
+	kernels/sort_gpu.h \
 	kernels/tensor_tile.h \
 	kernels/wgmma.h
 

@@ -218,9 +218,11 @@ static void sizes_of(const struct verifier *verifier, struct size sizes[MOST_SIZ
         sizes[1] = (struct size){"extent", node->shape.dims[node->axis]};
         sizes[2] = (struct size){"inner", inner};
     } else if (node->kind == KILN__SORT) {
-        const size_t extent = node->shape.dims[node->shape.rank - 1];
-        sizes[0] = (struct size){"extent", extent};
-        sizes[1] = (struct size){"lines", extent ? kiln__node_count(node) / extent : 0};
+        const struct kiln__node *values = &graph->nodes.items[node->input[0]];
+        const size_t kept = node->shape.dims[node->shape.rank - 1];
+        sizes[0] = (struct size){"extent", values->shape.dims[values->shape.rank - 1]};
+        sizes[1] = (struct size){"lines", kept ? kiln__node_count(node) / kept : 0};
+        sizes[2] = (struct size){"kept", kept};
     } else if (node->kind == KILN__ATTENTION || node->kind == KILN__ATTENTION_BACKWARD) {
         struct kiln__attention_size size = node->kind == KILN__ATTENTION
                                                ? kiln__attention_size(graph, node)

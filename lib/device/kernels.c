@@ -55,7 +55,8 @@ const struct kiln__kernel_row *kiln__kernel_named(enum kiln__kernel_family famil
 
 const char *kiln__kernel_family_name(enum kiln__kernel_family family)
 {
-    static const char *const names[] = {"a product", "an attention", "an attention's gradient"};
+    static const char *const names[] = {"a product", "an attention", "an attention's gradient",
+                                        "a sort"};
     _Static_assert(sizeof names / sizeof *names == KILN__KERNEL_FAMILIES, "a name per family");
     return names[family];
 }

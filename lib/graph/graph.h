@@ -33,7 +33,8 @@ enum kiln__kind {
     KILN__GATHER,       /* numpy.take(data, indices, axis): [data[:axis], indices, data[axis+1:]] */
     KILN__SCATTER, /* values, indices, base: the base with each value, in their order, put, added,
                       ... (a kiln_scatter_mode, or KILN__SCATTER_APART) where its index is */
-    KILN__SORT, /* i32: where, along the last dimension, the element is that comes there in order */
+    KILN__SORT, /* i32: where, along the last dimension, the element is that comes there in order;
+                   of the first few, if it has fewer along it */
     KILN__ATTENTION_BACKWARD /* what the gradient of attention is made of:
                                 graph/attention_backward.h */
 };

@@ -173,10 +173,14 @@ static const char *check_scatter(const struct kiln__graph *graph, const struct k
 static const char *check_sort(const struct kiln__graph *graph, const struct kiln__node *node)
 {
     const struct kiln__node *values = input_of(graph, node, 0);
+    struct kiln__shape shape = values->shape;
     if (node->type != KILN_I32 || kiln__node_computed(values) != values->type)
         return "type";
-    return values->shape.rank == 0 || !kiln__shape_equal(&values->shape, &node->shape) ? "shape"
-                                                                                       : NULL;
+    if (shape.rank == 0 || shape.rank != node->shape.rank ||
+        node->shape.dims[shape.rank - 1] > shape.dims[shape.rank - 1])
+        return "shape";
+    shape.dims[shape.rank - 1] = node->shape.dims[shape.rank - 1];
+    return kiln__shape_equal(&shape, &node->shape) ? NULL : "shape";
 }
 
 static const struct {

@@ -1,74 +1,133 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sort groups to launches of kernels/sort.cl: within blocks, then, of longer lines, merges of twice
- * the length one after the other, whose far steps are a launch each.
+/* Sort groups to launches: which row of the catalogue does it, and what its rows have in common.
  *
- * Blocks have 1,024 elements in local memory. Positions are sorted, not values, and are part of
- * each key, so that the order is stable.
- */
-#include "lower/matmul.h"
+ * Positions are sorted, not values. */
+#include "lower/sort.h"
 
 #include <stdio.h>
 
-/* Elements that a work-group holds: 8 KiB of local memory, or 16 of integers of 64 bits. */
-#define BLOCK 1024
-
-struct sort {
-    struct kiln__plan *plan;
-    const struct kiln__traits *traits;
-    uint32_t group;
-    size_t lines, extent, padded; /* the extent, up to a power of two */
+/* Which bits of a key differ between elements of a type: all of its own, or of the f32 that it is
+ * read as. */
+static const struct {
+    unsigned low, digits;
+} bits[] = {
+    [KILN_F32] = {0, 4}, [KILN_F16] = {13, 3}, [KILN_BF16] = {16, 2}, [KILN_I32] = {0, 4},
+    [KILN_I64] = {0, 8}, [KILN_U8] = {24, 1},  [KILN_BOOL] = {24, 1}, [KILN_I8] = {24, 1},
 };
 
-static struct kiln__launch launch_of(const struct sort *sort, const char *kernel)
+static struct kiln__sorting sort_of(const struct kiln__plan *plan, uint32_t index)
 {
-    const struct kiln__plan *plan = sort->plan;
-    const struct kiln__group *group = &plan->fusion.groups.items[sort->group];
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
     const struct kiln__access *values = &group->accesses.items[0];
-    const struct kiln__node *node = &plan->fusion.graph.nodes.items[values->node];
-    const uint32_t order = group->stores.items[0].node;
-    const uint32_t slots[] = {plan->slot_of[values->node], plan->slot_of[order]};
-    const bool descending = plan->fusion.graph.nodes.items[order].op == KILN__SORT_DESCENDING;
-    const struct kiln__traits *traits = sort->traits;
-    const char *type = kiln__type_row(node->type)->device;
+    const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
+    const struct kiln__node *result = &nodes[group->stores.items[0].node];
+    const struct kiln__shape *shape = &nodes[result->input[0]].shape;
+    struct kiln__sorting sort = {.traits = kiln__plan_device(plan, group)->traits,
+                                 .group = index,
+                                 .values = plan->slot_of[values->node],
+                                 .result = plan->slot_of[group->stores.items[0].node],
+                                 .offset = values->offset,
+                                 .type = nodes[values->node].type,
+                                 .descending = result->op == KILN__SORT_DESCENDING,
+                                 .extent = shape->dims[shape->rank - 1],
+                                 .kept = result->shape.dims[result->shape.rank - 1]};
+    sort.lines = kiln__node_count(result) / sort.kept;
+    sort.key = sort.type == KILN_I64 ? 2 * sizeof(uint64_t) : sizeof(uint64_t);
+    sort.low = bits[sort.type].low;
+    sort.digits = bits[sort.type].digits;
+    return sort;
+}
+
+size_t kiln__sort_parts(const struct kiln__sorting *sort, size_t wanted, size_t least)
+{
+    const size_t most = sort->extent / least, parts = kiln__divide_up(wanted, sort->lines);
+    return most < 1 ? 1 : parts < most ? parts : most;
+}
+
+struct kiln__launch kiln__sort_launch(const struct kiln__plan *plan,
+                                      const struct kiln__sorting *sort, const char *file,
+                                      const char *kernel, size_t local, const char *more)
+{
+    const char *type = kiln__type_row(sort->type)->device;
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE, .group = sort->group};
-    launch.file = "sort";
+    launch.file = file;
     launch.kernel = kernel;
     launch.variant.wide = true;
     kiln__launch_reads(plan, KILN__READABLE, 1, &launch);
     launch.dimensions = 1;
-    launch.local[0] = traits->chunked ? 1 : traits->work_group;
+    launch.global[0] = launch.local[0] = local;
     for (int d = 1; d < 3; d++)
         launch.global[d] = launch.local[d] = 1;
     snprintf(launch.options, sizeof launch.options,
-             "-DTYPE=%s -DORDER=order_%s -DWG=%zu -DBLOCK=%d -DSPAN=%d%s%s", type, type,
-             launch.local[0], BLOCK, traits->chunked ? BLOCK : 1,
-             node->type == KILN_I64 ? " -DWIDE" : "", descending ? " -DDESCENDING" : "");
-    kiln__launch_memory(&launch, slots[0]);
-    kiln__launch_offset(&launch, slots[0], values->offset, kiln_type_size(node->type));
-    kiln__launch_memory(&launch, slots[1]);
-    kiln__launch_offset(&launch, slots[1], 0, sizeof(int32_t));
+             "-DTYPE=%s -DORDER=order_%s -DLOW=%u -DPASSES=%u%s%s%s", type, type, sort->low,
+             sort->digits, sort->type == KILN_I64 ? " -DWIDE" : "",
+             sort->descending ? " -DDESCENDING" : "", more);
     return launch;
 }
 
-static void lower_blocks(const struct sort *sort, bool merges)
+uint64_t kiln__sort_values_bytes(const struct kiln__sorting *sort)
 {
-    struct kiln__launch launch = launch_of(sort, "sort_blocks");
-    const size_t segment = sort->padded < BLOCK ? sort->padded : BLOCK;
-    const size_t pieces = sort->lines * kiln__divide_up(sort->extent, segment);
-    launch.global[0] = kiln__divide_up(pieces, BLOCK / segment) * launch.local[0];
-    KILN__LAUNCH_INDICES(&launch, (int64_t)sort->lines, (int64_t)sort->extent, (int64_t)segment,
-                         (int64_t)merges);
-    kiln__plan_launch(sort->plan, &launch);
+    return (uint64_t)sort->lines * sort->extent * kiln_type_size(sort->type);
 }
 
-static void lower_pass(const struct sort *sort, size_t apart, bool turned)
+uint64_t kiln__sort_keys_bytes(const struct kiln__sorting *sort)
 {
-    struct kiln__launch launch = launch_of(sort, "sort_pass");
-    const size_t span = sort->traits->chunked ? BLOCK : 1;
-    launch.global[0] = sort->lines * (sort->padded / 2 / span);
-    KILN__LAUNCH_INDICES(&launch, (int64_t)sort->extent, (int64_t)sort->padded, (int64_t)apart,
-                         (int64_t)turned);
-    kiln__plan_launch(sort->plan, &launch);
+    return (uint64_t)sort->lines * sort->extent * sort->key;
+}
+
+uint64_t kiln__sort_result_bytes(const struct kiln__sorting *sort)
+{
+    return (uint64_t)sort->lines * sort->kept * sizeof(int32_t);
+}
+
+void kiln__sort_add_values(const struct kiln__sorting *sort, struct kiln__launch *launch)
+{
+    kiln__launch_memory(launch, sort->values);
+    kiln__launch_offset(launch, sort->values, sort->offset, kiln_type_size(sort->type));
+}
+
+void kiln__sort_add(uint32_t slot, size_t item, struct kiln__launch *launch)
+{
+    kiln__launch_memory(launch, slot);
+    kiln__launch_offset(launch, slot, 0, item);
+}
+
+void kiln__sort_by_parts(struct kiln__plan *plan, const struct kiln__sorting *sort, size_t parts,
+                         kiln__sort_lower_few *lower)
+{
+    struct kiln__sort_few few = {.parts = parts,
+                                 .from = sort->values,
+                                 .to = sort->result,
+                                 .bytes = kiln__sort_values_bytes(sort)};
+    if (parts > 1) {
+        const uint64_t listed = parts * kiln__sort_result_bytes(sort);
+        few.to = kiln__plan_scratch(plan, listed);
+        few.bytes += listed;
+        lower(plan, sort, &few);
+        few = (struct kiln__sort_few){1, parts * sort->kept, few.to, sort->result, 2 * listed};
+    }
+    few.bytes += kiln__sort_result_bytes(sort);
+    lower(plan, sort, &few);
+}
+
+void kiln__sort_by_digits(struct kiln__plan *plan, const struct kiln__sorting *sort, size_t parts,
+                          size_t counts, kiln__sort_lower_pass *lower)
+{
+    struct kiln__sort_pass pass = {.from = sort->values, .parts = parts};
+    uint32_t room[2] = {KILN__NO_SLOT, KILN__NO_SLOT};
+    pass.counts = kiln__plan_scratch(plan, counts * sizeof(uint32_t));
+    for (unsigned i = 0; i < 2 && i + 1 < sort->digits; i++)
+        room[i] = kiln__plan_scratch(plan, kiln__sort_keys_bytes(sort));
+    for (unsigned digit = 0; digit < sort->digits; digit++) {
+        pass.shift = sort->low + 8 * digit;
+        pass.first = digit == 0;
+        pass.last = digit + 1 == sort->digits;
+        pass.to = pass.last ? sort->result : room[digit % 2];
+        pass.read = pass.first ? kiln__sort_values_bytes(sort) : kiln__sort_keys_bytes(sort);
+        pass.written = pass.last ? kiln__sort_result_bytes(sort) : kiln__sort_keys_bytes(sort);
+        lower(plan, sort, &pass);
+        pass.from = pass.to;
+    }
 }
 
 void kiln__lower_sort(struct kiln__plan *plan, uint32_t index)
@@ -76,20 +135,7 @@ void kiln__lower_sort(struct kiln__plan *plan, uint32_t index)
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     if (group->stores.count == 0 || kiln__shape_count(&group->shape) == 0)
         return;
-    struct sort sort = {.plan = plan,
-                        .traits = kiln__plan_device(plan, group)->traits,
-                        .group = index,
-                        .lines = 1,
-                        .extent = group->shape.dims[group->shape.rank - 1],
-                        .padded = 2};
-    sort.lines = kiln__shape_count(&group->shape) / sort.extent;
-    while (sort.padded < sort.extent)
-        sort.padded *= 2;
-    lower_blocks(&sort, false);
-    for (size_t length = (size_t)2 * BLOCK; length <= sort.padded; length *= 2) {
-        lower_pass(&sort, length / 2, true);
-        for (size_t apart = length / 4; apart >= BLOCK; apart /= 2)
-            lower_pass(&sort, apart, false);
-        lower_blocks(&sort, true);
-    }
+    const struct kiln__sorting sort = sort_of(plan, index);
+    const struct kiln__selection choice = kiln__select(plan, group, KILN__KERNEL_SORT, 0, &sort);
+    kiln__lower_by(plan, index, &choice, &sort);
 }

@@ -16,17 +16,25 @@ static kiln_tensor sort_exchange(kiln_batch *batch, kiln_tensor x, uint32_t axis
     return axis + 1 == rank ? x : kiln_transpose(batch, x, order);
 }
 
-static kiln_tensor record_order(kiln_batch *batch, const char *call, kiln_tensor x, int axis,
-                                bool descending, uint32_t *at)
+/* Positions of the first `kept` elements along the axis; NULL: of all. */
+static kiln_tensor record_order(kiln_batch *batch, const char *call, kiln_tensor x,
+                                const size_t *kept, int axis, bool descending, uint32_t *at)
 {
     const struct kiln__node *input = kiln__batch_node(batch, x, call, "x");
     struct kiln__node node = {.kind = KILN__SORT, .type = KILN_I32, .n_inputs = 1};
     if (!input || !kiln__find_axis(batch, call, axis, input->shape.rank, at))
         return none;
     const uint32_t rank = input->shape.rank;
-    if (input->shape.dims[*at] > INT32_MAX) {
+    const size_t extent = input->shape.dims[*at];
+    if (extent > INT32_MAX) {
         kiln__fail(&batch->error, KILN_TOO_LARGE, "%s: %zu elements cannot be numbered by an i32",
-                   call, input->shape.dims[*at]);
+                   call, extent);
+        return none;
+    }
+    if (kept && *kept > extent) {
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                   "%s: %zu elements are not along axis %u of shape %s", call, *kept, *at,
+                   kiln__shape_text(&input->shape).text);
         return none;
     }
     kiln_tensor lines = sort_exchange(batch, x, *at, rank);
@@ -35,6 +43,7 @@ static kiln_tensor record_order(kiln_batch *batch, const char *call, kiln_tensor
         return none;
     node.op = descending ? KILN__SORT_DESCENDING : KILN__SORT_ASCENDING;
     node.shape = input->shape;
+    node.shape.dims[rank - 1] = kept ? *kept : extent;
     node.input[0] = kiln__tensor_index(lines);
     return sort_exchange(batch, kiln__batch_record(batch, &node, call), *at, rank);
 }
@@ -43,14 +52,14 @@ kiln_tensor kiln_argsort(kiln_batch *batch, kiln_tensor x, int axis, int descend
 {
     KILN__CALL(batch);
     uint32_t at;
-    return record_order(batch, __func__, x, axis, descending != 0, &at);
+    return record_order(batch, __func__, x, NULL, axis, descending != 0, &at);
 }
 
 kiln_tensor kiln_sort(kiln_batch *batch, kiln_tensor x, int axis, int descending)
 {
     KILN__CALL(batch);
     uint32_t at;
-    kiln_tensor order = record_order(batch, __func__, x, axis, descending != 0, &at);
+    kiln_tensor order = record_order(batch, __func__, x, NULL, axis, descending != 0, &at);
     return order.id ? kiln_gather_elements(batch, x, order, (int)at) : none;
 }
 
@@ -58,24 +67,12 @@ kiln_tensor kiln_topk(kiln_batch *batch, kiln_tensor x, size_t k, int axis, int 
                       kiln_tensor *positions)
 {
     KILN__CALL(batch);
-    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
     uint32_t at;
     if (positions)
         *positions = none;
-    kiln_tensor order = record_order(batch, __func__, x, axis, !smallest, &at);
-    const struct kiln__node *node = order.id ? kiln__batch_node(batch, order, __func__, "x") : NULL;
-    if (!node)
+    kiln_tensor first = record_order(batch, __func__, x, &k, axis, !smallest, &at);
+    if (!first.id)
         return none;
-    for (uint32_t d = 0; d < node->shape.rank; d++)
-        stop[d] = (int64_t)node->shape.dims[d];
-    if (k > node->shape.dims[at]) {
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
-                   "%s: %zu elements are not along axis %u of shape %s", __func__, k, at,
-                   kiln__shape_text(&node->shape).text);
-        return none;
-    }
-    stop[at] = (int64_t)k;
-    kiln_tensor first = kiln_slice(batch, order, start, stop, NULL);
     kiln_tensor values = kiln_gather_elements(batch, x, first, (int)at);
     if (positions && values.id)
         *positions = first;

@@ -190,26 +190,45 @@ void kiln__bound_scatter(const struct kiln__bounding *walk, const struct kiln__n
 
 /* ---- order ---- */
 
+static bool may_turn(double a, double b, double worst)
+{
+    return !(fabs(a - b) > 2 * worst) && !(isnan(a) && isnan(b));
+}
+
+/* How many of a line's elements may be on either side of the one of value `last`. */
+static size_t count_near(const double *values, size_t n, double last, double worst)
+{
+    size_t near = 0;
+    for (size_t k = 0; k < n; k++)
+        near += may_turn(values[k], last, worst);
+    return near;
+}
+
 /* Neighbours in order that may be the other way round, and so all of a run of such, may be anywhere
- * in it. */
+ * in it; so may the last ones, if others that are not among the first few may come before them. */
 void kiln__bound_sort(const struct kiln__bounding *walk, const struct kiln__node *node,
                       double *result)
 {
     const struct kiln__bounded x = kiln__bounded_operand(walk, node, 0);
     const double *order = walk->reference->values[node - walk->graph->nodes.items];
-    const size_t n = node->shape.dims[node->shape.rank - 1];
-    for (size_t line = 0; n && line < kiln__node_count(node); line += n) {
-        double worst = 0;
+    const size_t n = x.node->shape.dims[node->shape.rank - 1];
+    const size_t kept = node->shape.dims[node->shape.rank - 1];
+    const size_t lines = kept ? kiln__node_count(node) / kept : 0;
+    for (size_t line = 0; line < lines; line++, order += kept, result += kept) {
+        const double *values = x.values + line * n;
+        double worst = 0, last = values[(size_t)order[kept - 1]];
+        size_t near = 0;
         for (size_t k = 0; k < n; k++)
-            worst = fmax(worst, x.errors[line + k]);
-        for (size_t k = 0; k < n; k++)
-            result[line + k] = 0;
-        for (size_t k = 1; worst > 0 && k < n; k++) {
-            double a = x.values[line + (size_t)order[line + k - 1]];
-            double b = x.values[line + (size_t)order[line + k]];
-            if (!(fabs(a - b) > 2 * worst) && !(isnan(a) && isnan(b)))
-                result[line + k - 1] = result[line + k] = INFINITY;
+            worst = fmax(worst, x.errors[line * n + k]);
+        for (size_t k = 0; k < kept; k++) {
+            result[k] = 0;
+            near += may_turn(values[(size_t)order[k]], last, worst);
         }
+        for (size_t k = 1; worst > 0 && k < kept; k++)
+            if (may_turn(values[(size_t)order[k - 1]], values[(size_t)order[k]], worst))
+                result[k - 1] = result[k] = INFINITY;
+        if (worst > 0 && count_near(values, n, last, worst) > near)
+            result[kept - 1] = INFINITY;
     }
 }
 

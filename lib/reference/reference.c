@@ -239,17 +239,19 @@ static struct place place_of(kiln_type type, double value, size_t position)
 
 static void evaluate_sort(const struct evaluator *e, const struct kiln__node *node, double *result)
 {
-    const size_t count = kiln__node_count(node);
-    const size_t n = node->shape.dims[node->shape.rank - 1];
+    const struct kiln__node *input = input_of(e, node, 0);
+    const size_t n = input->shape.dims[input->shape.rank - 1];
+    const size_t kept = node->shape.dims[node->shape.rank - 1];
+    const size_t lines = kept ? kiln__node_count(node) / kept : 0;
     struct place *line = calloc(n + 1, sizeof *line);
     *e->failed = *e->failed || !line;
-    for (size_t i = 0; line && n && i < count; i += n) {
+    for (size_t i = 0; line && i < lines; i++) {
         for (size_t k = 0; k < n; k++)
-            line[k] = place_of(input_of(e, node, 0)->type, e->values[node->input[0]][i + k], k);
+            line[k] = place_of(input->type, e->values[node->input[0]][i * n + k], k);
         qsort(line, n, sizeof *line,
               node->op == KILN__SORT_DESCENDING ? by_value_descending : by_value);
-        for (size_t k = 0; k < n; k++)
-            result[i + k] = (double)line[k].position;
+        for (size_t k = 0; k < kept; k++)
+            result[i * kept + k] = (double)line[k].position;
     }
     free(line);
 }

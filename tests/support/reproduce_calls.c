@@ -286,10 +286,20 @@ static void print_scatter(struct printer *printer, const struct kiln__node *node
         kiln__text_add(printer->text, ", %d)", (int)node->type);
 }
 
+bool reproduce_sorts_few(const struct printer *printer, const struct kiln__node *node)
+{
+    return node->kind == KILN__SORT &&
+           !kiln__shape_equal(&node->shape, &reproduce_node(printer, node->input[0])->shape);
+}
+
 static void print_sort(struct printer *printer, const struct kiln__node *node)
 {
-    kiln__text_add(printer->text, "kiln_argsort(b, t%u, -1, %d)", node->input[0],
-                   node->op == KILN__SORT_DESCENDING);
+    const bool descending = node->op == KILN__SORT_DESCENDING;
+    if (reproduce_sorts_few(printer, node))
+        kiln__text_add(printer->text, "(kiln_topk(b, t%u, %zu, -1, %d, &first), first)",
+                       node->input[0], node->shape.dims[node->shape.rank - 1], !descending);
+    else
+        kiln__text_add(printer->text, "kiln_argsort(b, t%u, -1, %d)", node->input[0], descending);
 }
 
 static void print_import(struct printer *printer, const struct kiln__node *node)

@@ -27,6 +27,9 @@ const char *reproduce_type(const struct kiln__node *node);
  * stands in, as an upload of an array `wordsN`. */
 bool reproduce_stands_in(const struct kiln__node *node);
 
+/* Whether it has the first few positions alone: the call leaves them in a variable `first`. */
+bool reproduce_sorts_few(const struct printer *printer, const struct kiln__node *node);
+
 /* Print the call, without its result and semicolon. Uploads are of arrays `dataN`. */
 void reproduce_call(struct printer *printer, const struct kiln__node *node);
 

@@ -96,6 +96,15 @@ static void print_buffer(struct printer *printer, const struct kiln__node *node)
         number, number, number, number);
 }
 
+static void print_first(struct printer *printer)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < printer->batch->graph.nodes.count; i++)
+        any =
+            any || (printer->needed[i] && reproduce_sorts_few(printer, reproduce_node(printer, i)));
+    kiln__text_add(printer->text, "%s", any ? "    kiln_tensor first;\n" : "");
+}
+
 /* An export goes to the buffer that it replaces, or is read: the kernel is the same. */
 static void print_requests(struct printer *printer)
 {
@@ -145,6 +154,7 @@ void reproduce_print(const kiln_batch *batch, struct kiln__text *text)
     if (narrow)
         kiln__text_add(text, "    kiln_batch_set_precision(b, KILN_PRECISION_%s);\n",
                        narrow == KILN_F16 ? "F16" : "BF16");
+    print_first(&printer);
     for (uint32_t i = 0; i < batch->graph.nodes.count; i++) {
         const struct kiln__node *node = reproduce_node(&printer, i);
         if (!printer.needed[i])
