@@ -82,6 +82,7 @@ criterion_tests = \
 	tests/ops/test_ops_reduce_fused \
 	tests/ops/test_ops_scatter \
 	tests/ops/test_sort \
+	tests/ops/test_sort_long \
 	tests/ops/test_ops_shapes \
 	tests/train/test_optimizer \
 	tests/util/test_options \
@@ -182,6 +183,7 @@ device_tests = \
 	tests/ops/test_ops_reduce_fused \
 	tests/ops/test_ops_scatter \
 	tests/ops/test_sort \
+	tests/ops/test_sort_long \
 	tests/ops/test_ops_shapes \
 	tests/train/test_optimizer \
 	tests/ops/test_pad \

@@ -164,7 +164,8 @@ KILN_API kiln_tensor kiln_scatter_nd(kiln_batch *batch, kiln_tensor x, kiln_tens
 
 /** i32: the positions along an axis of x's elements in order: the smallest first, or with
  *  `descending` nonzero the largest. Equal ones stay in their order; NaN counts as the largest.
- * Work grows with n log(n)^2 of n elements along the axis. TOO_LARGE beyond INT32_MAX of them. */
+ * Work grows with the bytes along the axis; long ones take some 8 bytes of memory for each element,
+ * twice, 16 for an i64. TOO_LARGE beyond INT32_MAX elements along the axis. */
 KILN_API kiln_tensor kiln_argsort(kiln_batch *batch, kiln_tensor x, int axis, int descending);
 
 /** The elements themselves in that order; gradients go where they came from. Errors: TOO_LARGE also
@@ -173,7 +174,8 @@ KILN_API kiln_tensor kiln_sort(kiln_batch *batch, kiln_tensor x, int axis, int d
 
 /** The first k of kiln_sort(): the largest, the largest first, or with `smallest` nonzero the
  *  smallest. Of equal ones those come that are first in x. `positions`, unless NULL, gets their i32
- *  positions along the axis (the empty tensor after an error). Errors: INVALID_ARGUMENT also for k
+ *  positions along the axis (the empty tensor after an error). Few of a long axis cost little more
+ *  than to read it. Errors: INVALID_ARGUMENT also for k
  *  beyond what x has along the axis. */
 KILN_API kiln_tensor kiln_topk(kiln_batch *batch, kiln_tensor x, size_t k, int axis, int smallest,
                                kiln_tensor *positions);

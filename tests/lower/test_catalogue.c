@@ -81,6 +81,39 @@ Test(catalogue, is_listed_where_a_value_is_not_understood)
     kiln__text_free(&text);
 }
 
+/* Lines of so many elements, of which so many are kept, and the kernels for them: the first
+ * launch's row on both devices, and how many launches there are. */
+Test(catalogue, sorts_by_their_lines)
+{
+    static const struct {
+        size_t lines, extent, kept;
+        const char *cpu, *gpu;
+        size_t launches[2];
+    } rows[] = {{4, 1000, 1000, "lines", "blocks", {1, 1}},
+                {4, 5000, 5000, "lines", "tiles", {1, 12}},
+                {4, 5000, 20, "lines", "first", {1, 1}},
+                {4, 5000, 2000, "lines", "tiles", {1, 12}},
+                {1, 1 << 20, 1 << 20, "digits", "tiles", {8, 12}},
+                {1, 1 << 20, 50, "lines", "first", {2, 2}},
+                {64, 1 << 20, 1 << 20, "lines", "tiles", {1, 12}},
+                {200, 1 << 20, 50, "lines", "first", {1, 2}}};
+    kiln_context *devices[] = {imagined_cpu(), imagined_gpu()};
+    for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
+        const size_t shape[] = {rows[i / 2].lines, rows[i / 2].extent};
+        kiln_batch *batch = kiln_batch_create(devices[i % 2]);
+        kiln_tensor at = {0};
+        kiln_topk(batch, imagine(batch, 2, shape), rows[i / 2].kept, 1, 0, &at);
+        ask(batch, at);
+        struct kiln__plan plan = plan_of(batch, false);
+        cr_expect_eq(plan.launches.count, rows[i / 2].launches[i % 2], "row %zu: %zu", i / 2,
+                     plan.launches.count);
+        cr_expect_str_eq(plan.launches.items[0].choice.taken->name,
+                         i % 2 ? rows[i / 2].gpu : rows[i / 2].cpu, "row %zu", i / 2);
+        kiln__plan_free(&plan);
+        kiln_batch_release(batch);
+    }
+}
+
 /* Which kernel an attention and a product are by, and what would be next. */
 Test(catalogue, tells_what_is_taken_and_what_is_next)
 {
