@@ -19,6 +19,7 @@ AC_DEFUN([KILN_LIBRARIES], [
   KILN_MICROHTTPD
   KILN_UTF8PROC
   KILN_ONNX
+  KILN_LM
 
   dnl Only `make check` and `make bench` need these.
   PKG_CHECK_MODULES([CRITERION], [criterion >= 2.3],
@@ -65,10 +66,10 @@ AC_DEFUN([KILN_MICROHTTPD], [
       with_microhttpd=no])])
 ])
 
-# What `kiln embed` knows of Unicode.
+# What `kiln embed` and libkiln-lm know of Unicode.
 AC_DEFUN([KILN_UTF8PROC], [
   AC_ARG_WITH([utf8proc],
-    [AS_HELP_STRING([--without-utf8proc], [leave `kiln embed' out])],
+    [AS_HELP_STRING([--without-utf8proc], [leave `kiln embed' and libkiln-lm out])],
     [], [with_utf8proc=check])
   AS_IF([test "$with_utf8proc" != no], [
     PKG_CHECK_MODULES([UTF8PROC], [libutf8proc >= 2.5], [
@@ -102,4 +103,15 @@ AC_DEFUN([KILN_ONNX], [
         Ubuntu: apt-get install libprotobuf-c-dev protobuf-c-compiler libonnx-dev])])
     with_onnx=$kiln_onnx])
   AM_CONDITIONAL([ONNX], [test "$with_onnx" = yes])
+])
+
+# What libkiln-lm cuts texts with.
+AC_DEFUN([KILN_LM], [
+  AC_ARG_WITH([lm],
+    [AS_HELP_STRING([--with-lm], [build libkiln-lm, which runs language models: yes, no, or auto where
+      libutf8proc is used (the default)])],
+    [], [with_lm=auto])
+  AS_IF([test "$with_lm$with_utf8proc" = yesno], [AC_MSG_ERROR([libkiln-lm needs libutf8proc])])
+  AS_IF([test "$with_lm" != no], [with_lm=$with_utf8proc])
+  AM_CONDITIONAL([LM], [test "$with_lm" = yes])
 ])

@@ -35,9 +35,10 @@ kiln_CPPFLAGS = $(AM_CPPFLAGS)
 kiln_LDADD = libkiln.la $(JANSSON_LIBS) -lm
 
 # Those that run models.
-run_sources = \
+precision_sources = \
 	tools/precision.c \
-	tools/precision.h \
+	tools/precision.h
+run_sources = \
 	tools/run_inputs.c \
 	tools/run_model.c \
 	tools/run_model.h \
@@ -51,8 +52,12 @@ embed_sources = \
 	tools/embed_model.c \
 	tools/embed_output.c \
 	tools/embed_windows.c
+language_sources = \
+	tools/generate.c \
+	tools/language.c \
+	tools/language.h
 if ONNX
-kiln_SOURCES += $(run_sources)
+kiln_SOURCES += $(run_sources) $(precision_sources)
 kiln_CPPFLAGS += -DHAVE_ONNX=1
 kiln_LDADD += libkiln-onnx.la
 if UTF8PROC
@@ -61,9 +66,18 @@ kiln_CPPFLAGS += $(UTF8PROC_CFLAGS)
 kiln_LDADD += $(UTF8PROC_LIBS)
 endif
 endif
+if LM
+kiln_SOURCES += $(language_sources)
+kiln_CPPFLAGS += -DHAVE_LM=1
+kiln_LDADD += libkiln-lm.la
+if !ONNX
+kiln_SOURCES += $(precision_sources)
+endif
+endif
 
 # The tokenizer of `kiln embed`, on libutf8proc.
 wordpiece_sources = \
+	$(unicode_sources) \
 	tools/wordpiece.c \
 	tools/wordpiece.h \
 	tools/wordpiece_text.c \
@@ -78,6 +92,7 @@ dist_man_MANS = \
 	doc/kiln-cache.1 \
 	doc/kiln-embed.1 \
 	doc/kiln-explain.1 \
+	doc/kiln-generate.1 \
 	doc/kiln-info.1 \
 	doc/kiln-run.1 \
 	doc/kiln-profile.1 \

@@ -26,6 +26,12 @@
 #define WITH_TEXT(run) NULL, "libkiln-onnx and libutf8proc (configure --with-onnx --with-utf8proc)"
 #endif
 
+#ifdef HAVE_LM
+#define WITH_LM(run) run, NULL
+#else
+#define WITH_LM(run) NULL, "libkiln-lm (configure --with-lm)"
+#endif
+
 static int help(int argc, char **argv);
 static int version(int argc, char **argv);
 
@@ -43,6 +49,7 @@ static const struct command {
     {"tune", "kiln tune", kiln__tool_tune, NULL},
     {"run", "kiln run", WITH_ONNX(kiln__tool_run_model)},
     {"embed", "kiln embed", WITH_TEXT(kiln__tool_embed)},
+    {"generate", "kiln generate", WITH_LM(kiln__tool_generate)},
 };
 
 static const char doc[] =
@@ -50,6 +57,7 @@ static const char doc[] =
     "Commands:\n"
     "  run        run an ONNX file\n"
     "  embed      lines of text become vectors, through a sentence encoder\n"
+    "  generate   have a text go on, by a language model\n"
     "  info       the OpenCL devices of this machine\n"
     "  cache      the kernel cache: list, prune, clear, export, import, warm\n"
     "  explain    run a program and show what kiln makes of its batches\n"

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "../lm/unicode.h"
+
 struct output {
     int32_t *ids;
     size_t count, most;
@@ -79,7 +81,7 @@ static bool put_words(struct wordpiece *wordpiece, const char *text, size_t byte
         return false;
     for (size_t i = 0; i <= points->count && output->count < output->most; i++) {
         bool is_mark = i < points->count && points_is_punctuation(points->data[i]);
-        if (i < points->count && !is_mark && !points_is_space(points->data[i]))
+        if (i < points->count && !is_mark && !kiln__unicode_is_space(points->data[i]))
             continue;
         if (i > start)
             put_word(wordpiece, points->data + start, i - start, output);

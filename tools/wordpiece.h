@@ -29,7 +29,6 @@ struct wordpiece_rules {
  * memory. */
 bool points_normalize(struct points *points, const char *text, size_t bytes,
                       const struct wordpiece_rules *rules);
-bool points_is_space(int32_t point);
 bool points_is_punctuation(int32_t point);
 
 /* ---- a vocabulary (wordpiece_vocabulary.c) ---- */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
+#include "../lm/unicode.h"
 #include "wordpiece.h"
 
 #define REPLACEMENT 0xfffd
@@ -32,13 +33,6 @@ static bool is_control(int32_t point)
     return point != '\t' && point != '\n' && point != '\r' &&
            (category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
             category == UTF8PROC_CATEGORY_CO);
-}
-
-bool points_is_space(int32_t point)
-{
-    utf8proc_category_t category = utf8proc_category(point);
-    return (point >= '\t' && point <= '\r') || point == 0x85 || category == UTF8PROC_CATEGORY_ZS ||
-           category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
 }
 
 bool points_is_punctuation(int32_t point)
@@ -97,7 +91,7 @@ static bool add_cleaned(struct points *points, int32_t point, const struct wordp
 {
     if (rules->clean && (point == 0 || point == REPLACEMENT || is_control(point)))
         return true;
-    if (rules->clean && points_is_space(point))
+    if (rules->clean && kiln__unicode_is_space(point))
         point = ' ';
     if (!rules->space_chinese || !is_chinese(point))
         return add_folded(points, point, rules);

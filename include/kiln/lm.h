@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** @file
+ *  Language models in GGUF files, on any OpenCL device: libkiln-lm, a library of its own
+ *  (pkg-config: kiln-lm).
+ *
+ *  A model is loaded once: weights on the device, the tokenizer that the file describes. A session
+ *  is one text that goes on: tokens are fed, and the next one is asked for again and again. Keys and
+ *  values of what was fed stay on the device. doc/language-models.md has formats, architectures and
+ *  tokenizers that are known; what is not is refused in words.
+ *  @code
+ *  kiln_lm_load(context, "model.gguf", NULL, &lm);
+ *  kiln_lm_session_create(lm, NULL, &session);
+ *  kiln_lm_tokenize(lm, text, strlen(text), KILN_LM_BEGIN, &tokens, &count);
+ *  kiln_lm_feed(session, tokens, count);
+ *  while (!kiln_lm_next(session, &token) && !kiln_lm_is_end(lm, token))
+ *      fwrite(kiln_lm_token_text(lm, token, &bytes), 1, bytes, stdout);
+ *  @endcode
+ *
+ *  Sentences of errors are in kiln_last_error(). A damaged or hostile file is an error. */
+#ifndef KILN_LM_H
+#define KILN_LM_H
+
+#include <kiln/context.h>
+#include <kiln/status.h>
+#include <kiln/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A model that has been loaded. */
+typedef struct kiln_lm kiln_lm;
+
+/** A text in the making. */
+typedef struct kiln_lm_session kiln_lm_session;
+
+/** How a model is loaded. Start from KILN_LM_OPTIONS_INIT; zero in a field is its default. */
+typedef struct kiln_lm_options {
+    size_t size;       /**< sizeof(kiln_lm_options), set by the initialiser */
+    kiln_type weights; /**< what matrices are stored as: KILN_F16 or KILN_BF16, rounded once, or
+                            KILN_F32, which holds each of the file's; 0: KILN_F32 */
+} kiln_lm_options;
+
+/** Options with every default. */
+#define KILN_LM_OPTIONS_INIT                                                                       \
+    {                                                                                              \
+        sizeof(kiln_lm_options), (kiln_type)0                                                      \
+    }
+
+/** Fill a structure as KILN_LM_OPTIONS_INIT does. NULL does nothing. Threads: any. Errors: none. */
+KILN_API void kiln_lm_options_init(kiln_lm_options *options, size_t size);
+#define kiln_lm_options_init(...) kiln_lm_options_init(__VA_ARGS__, sizeof(kiln_lm_options))
+
+/** Load a model from a GGUF file of version 3. `options` may be NULL. The file is not needed
+ *  afterwards, and is not to be changed meanwhile.
+ *  Owner: the caller, until kiln_lm_release(); it holds the context. Threads: any; the model itself
+ *  may be used by many threads at once. Errors: INVALID_ARGUMENT (also for a file that is none, or
+ *  a damaged one), UNSUPPORTED (an architecture, tokenizer or type of weights that kiln has not),
+ *  IO_ERROR, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_ERROR, FORKED; *lm is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_load(kiln_context *context, const char *path,
+                                                  const kiln_lm_options *options, kiln_lm **lm);
+
+/** Release a model; sessions hold it. NULL does nothing. Threads: any. Errors: none. */
+KILN_API void kiln_lm_release(kiln_lm *lm);
+
+/** What a file says of its model. Texts are the model's. */
+typedef struct kiln_lm_info {
+    const char *architecture; /**< such as "llama" */
+    const char *name;         /**< what it is called; "" where nothing is said */
+    const char *chat_template; /**< Jinja, which kiln does not run; "" where there is none */
+    size_t vocabulary;        /**< tokens */
+    size_t context;           /**< most tokens of a text that it was trained with */
+    size_t layers;            /**< blocks of attention and feed-forward */
+    size_t width;             /**< elements of a token's vector */
+    int32_t begin;            /**< the token that a text begins with; -1: none */
+    int32_t end;              /**< the token that an answer ends with; -1: none */
+} kiln_lm_info;
+
+/** Fill `info`. Threads: any. Errors: INVALID_ARGUMENT for NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_get_info(const kiln_lm *lm, kiln_lm_info *info,
+                                                      size_t size);
+#define kiln_lm_get_info(...) kiln_lm_get_info(__VA_ARGS__, sizeof(kiln_lm_info))
+
+/* ---- texts and tokens ---- */
+
+/** How kiln_lm_tokenize() reads a text, put together with |. */
+typedef enum kiln_lm_reading {
+    KILN_LM_PLAIN = 0,  /**< the text alone: what looks like a control token is text */
+    KILN_LM_BEGIN = 1,  /**< first the token that a text begins with, if the file wants it */
+    KILN_LM_CONTROL = 2 /**< control tokens that are written out, such as <|im_end|>, are these */
+} kiln_lm_reading;
+
+/** The tokens of `bytes` bytes of text, as the model was trained with. Bytes that are not UTF-8 are
+ *  kept as they are. `reading` is of kiln_lm_reading.
+ *  Owner: the caller frees *tokens with kiln_free(). Threads: any. Errors: INVALID_ARGUMENT,
+ *  OUT_OF_HOST_MEMORY; *tokens is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_tokenize(const kiln_lm *lm, const char *text,
+                                                      size_t bytes, int reading, int32_t **tokens,
+                                                      size_t *count);
+
+/** The bytes of a token, *bytes of them: part of a text, at times part of a character. None for what
+ *  is no token of the model, and for control tokens. No zero ends them.
+ *  Owner: the model. Threads: any. Errors: none. */
+KILN_API const char *kiln_lm_token_text(const kiln_lm *lm, int32_t token, size_t *bytes);
+
+/** Whether an answer ends with this token. Threads: any. Errors: none. */
+KILN_API int kiln_lm_is_end(const kiln_lm *lm, int32_t token);
+
+/* ---- sessions ---- */
+
+/** How a session goes on. Start from KILN_LM_SESSION_OPTIONS_INIT; zero in a field is its
+ *  default.
+ *
+ *  The next token is the most probable one, of equal ones the first, unless there is a temperature.
+ *  Then logits are divided by it, and one of the tokens is drawn that top_k, top_p and min_p all
+ *  leave, each looked at in that order. */
+typedef struct kiln_lm_session_options {
+    size_t size;        /**< sizeof(kiln_lm_session_options), set by the initialiser */
+    size_t context;     /**< most tokens of the text; 0: as many as the model was trained with, 4,096
+                             at most */
+    kiln_type cache;    /**< what keys and values are stored as: KILN_F32, KILN_F16 or KILN_BF16;
+                             0: as matrices are */
+    double temperature; /**< 0: always the most probable token */
+    size_t top_k;       /**< of so many most probable tokens; 0: of all */
+    double top_p;       /**< of the fewest most probable tokens that make up this probability; 0: of
+                             all */
+    double min_p;       /**< of those at least this times as probable as the most probable one */
+    uint64_t seed;      /**< what is drawn depends on it and on the place in the text alone */
+} kiln_lm_session_options;
+
+/** Options with every default. */
+#define KILN_LM_SESSION_OPTIONS_INIT                                                               \
+    {                                                                                              \
+        sizeof(kiln_lm_session_options), 0, (kiln_type)0, 0, 0, 0, 0, 0                            \
+    }
+
+/** Fill a structure as KILN_LM_SESSION_OPTIONS_INIT does. NULL does nothing. Threads: any. Errors:
+ *  none. */
+KILN_API void kiln_lm_session_options_init(kiln_lm_session_options *options, size_t size);
+#define kiln_lm_session_options_init(...)                                                          \
+    kiln_lm_session_options_init(__VA_ARGS__, sizeof(kiln_lm_session_options))
+
+/** Begin a text. `options` may be NULL. Owner: the caller, until kiln_lm_session_release(); it holds
+ *  the model. Threads: any; a session by one at a time. Errors: INVALID_ARGUMENT, UNSUPPORTED,
+ *  OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_ERROR, FORKED; *session is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status
+kiln_lm_session_create(kiln_lm *lm, const kiln_lm_session_options *options,
+                       kiln_lm_session **session);
+
+/** End a session. NULL does nothing. Threads: one at a time. Errors: none. */
+KILN_API void kiln_lm_session_release(kiln_lm_session *session);
+
+/** Add `count` tokens to the text, and run the model on them. After an error the text is what it was
+ *  before. Threads: one at a time. Errors: INVALID_ARGUMENT (NULL, a number that is no token),
+ *  TOO_LARGE (more than the session's context), those of kiln_batch_execute(). */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_feed(kiln_lm_session *session, const int32_t *tokens,
+                                                  size_t count);
+
+/** Choose the next token and add it to the text. An answer's end is a token like others, see
+ *  kiln_lm_is_end(). After an error the text is what it was before.
+ *  Threads: one at a time. Errors: WRONG_STATE (nothing was fed), TOO_LARGE (the session's context
+ *  is full), BAD_VALUE (a logit is NaN), those of kiln_batch_execute(). */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_next(kiln_lm_session *session, int32_t *token);
+
+/** The logits of what may follow the text, one f32 for each token of the vocabulary; `count` is
+ *  how many. Threads: one at a time. Errors: as kiln_lm_next(), INVALID_ARGUMENT (NULL, another
+ *  count). */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_logits(kiln_lm_session *session, float *logits,
+                                                    size_t count);
+
+/** Tokens of the text; 0 for NULL. Threads: one at a time. Errors: none. */
+KILN_API size_t kiln_lm_session_length(const kiln_lm_session *session);
+
+/** Most tokens of the text; 0 for NULL. Threads: one at a time. Errors: none. */
+KILN_API size_t kiln_lm_session_context(const kiln_lm_session *session);
+
+/** Take back all but the first `length` tokens. Threads: one at a time. Errors: INVALID_ARGUMENT
+ *  (NULL, more than there are). */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_session_truncate(kiln_lm_session *session,
+                                                              size_t length);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

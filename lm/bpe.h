@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Byte-level BPE: the bytes of a piece are merged, the pair first that the file lists first. */
+#ifndef KILN_LM_BPE_H
+#define KILN_LM_BPE_H
+
+#include "lm/split.h"
+#include "lm/vocabulary.h"
+
+/* Numbers of tokens; all zero is an empty list. */
+struct kiln__tokens {
+    int32_t *numbers;
+    size_t count, capacity;
+};
+
+/* False: no memory. */
+bool kiln__tokens_add(struct kiln__tokens *tokens, int32_t number);
+
+struct kiln__bpe {
+    const struct kiln__vocabulary *vocabulary;
+    const struct kiln__split_rule *rule;
+    int32_t bytes[256]; /* their tokens; -1: none, the byte is left out */
+    size_t n_merges;
+    struct kiln__merge *merges; /* in the order of their pairs */
+};
+
+kiln_status kiln__bpe_read(const struct kiln__gguf *gguf, const struct kiln__vocabulary *vocabulary,
+                           struct kiln__bpe *bpe);
+void kiln__bpe_free(struct kiln__bpe *bpe);
+
+/* Add the tokens of a text. Threads: any. False: no memory. */
+bool kiln__bpe_encode(const struct kiln__bpe *bpe, const char *text, size_t bytes,
+                      struct kiln__tokens *tokens);
+
+#endif

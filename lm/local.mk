@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+# ---- libkiln-lm: language models in GGUF files, on kiln's public functions alone ----
+
+# The tokenizer of `kiln embed` has it, too.
+unicode_sources = \
+	lm/unicode.c \
+	lm/unicode.h
+lm_sources = \
+	lib/util/format.c \
+	lib/util/format.h \
+	lm/architecture.c \
+	lm/architecture.h \
+	lm/blocks.c \
+	lm/blocks.h \
+	lm/bpe.c \
+	lm/bpe.h \
+	lm/decoder.c \
+	lm/error.c \
+	lm/error.h \
+	lm/gguf.c \
+	lm/gguf.h \
+	lm/gguf_values.c \
+	lm/model.c \
+	lm/model.h \
+	lm/sample.c \
+	lm/sample.h \
+	lm/session.c \
+	lm/session.h \
+	lm/split.c \
+	lm/split.h \
+	lm/structure.c \
+	lm/structure.h \
+	lm/tokenizer.c \
+	lm/tokenizer.h \
+	lm/vocabulary.c \
+	lm/vocabulary.h \
+	lm/weights.c \
+	$(unicode_sources)
+
+if LM
+kilninclude_HEADERS += include/kiln/lm.h
+pkgconfig_DATA += kiln-lm.pc
+lib_LTLIBRARIES += libkiln-lm.la
+noinst_LTLIBRARIES += libkiln-lm-internal.la
+
+# Weights are those of PyPI's `gguf` to the bit: a product and a sum round twice.
+libkiln_lm_internal_la_SOURCES = $(lm_sources)
+libkiln_lm_internal_la_CPPFLAGS = $(LM_CPPFLAGS)
+libkiln_lm_internal_la_CFLAGS = $(AM_CFLAGS) $(KILN_HIDDEN) -ffp-contract=off
+libkiln_lm_internal_la_LIBADD = $(UTF8PROC_LIBS)
+LM_CPPFLAGS = \
+	-I$(top_srcdir) \
+	-I$(top_srcdir)/lib \
+	-I$(top_builddir)/include \
+	-I$(top_srcdir)/include \
+	$(KILN_DEFINES) \
+	$(UTF8PROC_CFLAGS)
+
+libkiln_lm_la_SOURCES =
+libkiln_lm_la_LIBADD = libkiln-lm-internal.la libkiln.la
+libkiln_lm_la_LDFLAGS = \
+	-version-info $(KILN_ABI) \
+	-no-undefined
+if VERSION_SCRIPTS
+libkiln_lm_la_LDFLAGS += -Wl,--version-script=$(srcdir)/lm/kiln-lm.map
+libkiln_lm_la_DEPENDENCIES = libkiln-lm-internal.la libkiln.la lm/kiln-lm.map
+else
+libkiln_lm_la_LDFLAGS += -export-symbols-regex '^kiln_lm_[a-z]'
+endif
+endif

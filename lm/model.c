@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model from its file, what it says of itself, and its end. */
+#include "lm/model.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lm/error.h"
+#include "lm/structure.h"
+
+void(kiln_lm_options_init)(kiln_lm_options *options, size_t size)
+{
+    static const kiln_lm_options own = KILN_LM_OPTIONS_INIT;
+    kiln__lm_options_fill(options, size, &own, sizeof own);
+}
+
+/* ---- loading ---- */
+
+static kiln_status copy_text(const struct kiln__gguf *gguf, const char *key, char **text)
+{
+    struct kiln__gguf_text value = {"", 0};
+    kiln_status status = kiln__gguf_string(gguf, key, &value);
+    if (status)
+        return status;
+    *text = strndup(value.bytes, value.length);
+    return *text ? KILN_OK : kiln__lm_no_memory("kiln_lm_load");
+}
+
+static kiln_status read_model(const struct kiln__gguf *gguf, kiln_lm *lm)
+{
+    kiln_status status = copy_text(gguf, "general.name", &lm->name);
+    if (!status)
+        status = copy_text(gguf, "general.architecture", &lm->architecture);
+    if (!status)
+        status = copy_text(gguf, "tokenizer.chat_template", &lm->template);
+    if (!status)
+        status = kiln__tokenizer_read(gguf, &lm->tokenizer);
+    if (!status)
+        status = kiln__lm_shape_read(gguf, lm->tokenizer.vocabulary.count, &lm->shape);
+    return status ? status : kiln__lm_weights_read(gguf, lm);
+}
+
+static kiln_status load(kiln_context *context, const char *path, const uint8_t *data, size_t bytes,
+                        const kiln_lm_options *options, kiln_lm **result)
+{
+    struct kiln__gguf gguf;
+    kiln_status status = kiln__gguf_read(path, data, bytes, &gguf);
+    if (status)
+        return status;
+    kiln_lm *lm = calloc(1, sizeof *lm);
+    if (!lm) {
+        kiln__gguf_free(&gguf);
+        return kiln__lm_no_memory("kiln_lm_load");
+    }
+    atomic_init(&lm->references, 1);
+    kiln_context_retain(context);
+    lm->context = context;
+    lm->stored = options->weights ? options->weights : KILN_F32;
+    status = read_model(&gguf, lm);
+    kiln__gguf_free(&gguf);
+    if (status)
+        kiln_lm_release(lm);
+    else
+        *result = lm;
+    return status;
+}
+
+static kiln_status map_file(const char *path, void **data, size_t *bytes)
+{
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat about;
+    if (file < 0 || fstat(file, &about)) {
+        const int why = errno;
+        if (file >= 0)
+            close(file);
+        return kiln__lm_fail(KILN_IO_ERROR, "kiln_lm_load: %s: %s", path, strerror(why));
+    }
+    const bool fits =
+        S_ISREG(about.st_mode) && about.st_size > 0 && (uintmax_t)about.st_size <= PTRDIFF_MAX;
+    *bytes = fits ? (size_t)about.st_size : 0;
+    *data = fits ? mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+    const int why = errno;
+    close(file);
+    if (!fits)
+        return kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: %s is empty, or no file", path);
+    return *data != MAP_FAILED
+               ? KILN_OK
+               : kiln__lm_fail(KILN_IO_ERROR, "kiln_lm_load: %s: %s", path, strerror(why));
+}
+
+static kiln_status check_arguments(kiln_context *context, const char *path,
+                                   const kiln_lm_options *options, kiln_lm_options *own)
+{
+    if (!context || !path)
+        return kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: %s is NULL",
+                             context ? "path" : "context");
+    kiln_status status =
+        kiln__lm_read_options("kiln_lm_load", "KILN_LM_OPTIONS_INIT", options, own, sizeof *own);
+    if (status)
+        return status;
+    if (own->weights && own->weights != KILN_F32 && own->weights != KILN_F16 &&
+        own->weights != KILN_BF16)
+        return kiln__lm_fail(KILN_INVALID_ARGUMENT,
+                             "kiln_lm_load: options->weights is %s, and can be f32, f16 or bf16",
+                             kiln_type_name(own->weights));
+    return KILN_OK;
+}
+
+kiln_status kiln_lm_load(kiln_context *context, const char *path, const kiln_lm_options *options,
+                         kiln_lm **lm)
+{
+    kiln_lm_options own = KILN_LM_OPTIONS_INIT;
+    void *data = NULL;
+    size_t bytes = 0;
+    if (!lm)
+        return kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: lm is NULL");
+    *lm = NULL;
+    kiln_status status = check_arguments(context, path, options, &own);
+    if (!status)
+        status = map_file(path, &data, &bytes);
+    if (status)
+        return status;
+    status = load(context, path, data, bytes, &own, lm);
+    munmap(data, bytes);
+    return status;
+}
+
+void kiln_lm_release(kiln_lm *lm)
+{
+    if (!lm || atomic_fetch_sub(&lm->references, 1) != 1)
+        return;
+    kiln__lm_weights_free(lm);
+    kiln__tokenizer_free(&lm->tokenizer);
+    free(lm->name);
+    free(lm->architecture);
+    free(lm->template);
+    kiln_context_release(lm->context);
+    free(lm);
+}
+
+kiln_status(kiln_lm_get_info)(const kiln_lm *lm, kiln_lm_info *info, size_t size)
+{
+    if (!lm || !info)
+        return kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_get_info: %s is NULL",
+                             lm ? "info" : "lm");
+    const kiln_lm_info own = {
+        lm->architecture, lm->name,        lm->template,        lm->shape.words,  lm->shape.context,
+        lm->shape.layers, lm->shape.width, lm->tokenizer.begin, lm->tokenizer.end};
+    kiln__lm_structure_fill(info, size, &own, sizeof own);
+    return KILN_OK;
+}
+
+/* ---- texts and tokens ---- */
+
+kiln_status kiln_lm_tokenize(const kiln_lm *lm, const char *text, size_t bytes, int reading,
+                             int32_t **tokens, size_t *count)
+{
+    struct kiln__tokens found = {0};
+    if (tokens)
+        *tokens = NULL;
+    if (!lm || (!text && bytes) || !tokens || !count)
+        return kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_tokenize: an argument is NULL");
+    if (reading & ~(KILN_LM_BEGIN | KILN_LM_CONTROL))
+        return kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_tokenize: reading is %d", reading);
+    const struct kiln__tokenizer *tokenizer = &lm->tokenizer;
+    bool fine = !(reading & KILN_LM_BEGIN) || !tokenizer->adds_begin ||
+                kiln__tokens_add(&found, tokenizer->begin);
+    fine = fine && kiln__tokenizer_encode(tokenizer, text ? text : "", bytes,
+                                          reading & KILN_LM_CONTROL, &found);
+    if (fine && !found.numbers) /* none at all: still something to free */
+        fine = (found.numbers = malloc(sizeof *found.numbers)) != NULL;
+    if (!fine) {
+        free(found.numbers);
+        return kiln__lm_no_memory("kiln_lm_tokenize");
+    }
+    *tokens = found.numbers;
+    *count = found.count;
+    return KILN_OK;
+}
+
+const char *kiln_lm_token_text(const kiln_lm *lm, int32_t token, size_t *bytes)
+{
+    const bool is_token = lm && token >= 0 && (size_t)token < lm->tokenizer.vocabulary.count;
+    const struct kiln__token *found = is_token ? &lm->tokenizer.vocabulary.tokens[token] : NULL;
+    const bool is_text =
+        found && (found->kind == KILN__TOKEN_NORMAL || found->kind == KILN__TOKEN_USER);
+    if (bytes)
+        *bytes = is_text ? found->length : 0;
+    return is_text ? found->bytes : "";
+}
+
+int kiln_lm_is_end(const kiln_lm *lm, int32_t token)
+{
+    return lm && token >= 0 && (size_t)token < lm->tokenizer.vocabulary.count &&
+           lm->tokenizer.ends[token];
+}

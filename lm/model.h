@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model that was loaded. */
+#ifndef KILN_LM_MODEL_H
+#define KILN_LM_MODEL_H
+
+#include <stdatomic.h>
+
+#include <kiln/kiln.h>
+#include <kiln/lm.h>
+
+#include "lm/architecture.h"
+#include "lm/tokenizer.h"
+
+/* Rows of one buffer follow each other: queries, keys and values of a token come from one product,
+ * and so do the two parts of a gate. What an architecture has not is NULL. */
+struct kiln__lm_layer {
+    kiln_buffer *attention_norm, *qkv, *qkv_bias, *q_norm, *k_norm, *out;
+    kiln_buffer *inner_norm, *gate_up, *down;
+};
+
+struct kiln__lm_weights {
+    kiln_buffer *words, *norm;
+    kiln_buffer *output; /* `words` itself where the file has none */
+    float *factors;      /* of the angles' frequencies; NULL: all 1 */
+    struct kiln__lm_layer *layers;
+};
+
+struct kiln_lm {
+    atomic_int references; /* the caller's and sessions' */
+    kiln_context *context;
+    kiln_type stored; /* type of matrices */
+    struct kiln__tokenizer tokenizer;
+    struct kiln__lm_shape shape;
+    struct kiln__lm_weights weights;
+    char *name, *architecture, *template; /* texts of kiln_lm_info */
+};
+
+/* Errors: INVALID_ARGUMENT (a tensor that is missing, or of another shape), those of buffers. */
+kiln_status kiln__lm_weights_read(const struct kiln__gguf *gguf, kiln_lm *lm);
+void kiln__lm_weights_free(kiln_lm *lm);
+
+#endif

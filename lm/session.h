@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A text in the making: its tokens, the keys and values of those that the model has seen. */
+#ifndef KILN_LM_SESSION_H
+#define KILN_LM_SESSION_H
+
+#include "lm/model.h"
+#include "lm/sample.h"
+
+enum {
+    KILN__LM_MOST_ROWS = 512, /* tokens of one run */
+    KILN__LM_LEAST_SEEN = 256 /* keys that attention looks at */
+};
+
+/* A batch for so many tokens at a time, at any position whose keys are among the first `seen`. */
+struct kiln__lm_step {
+    size_t rows, seen;
+    kiln_batch *batch;
+    struct kiln__lm_step *next;
+};
+
+struct kiln_lm_session {
+    kiln_lm *lm;
+    size_t context;
+    kiln_type cache;
+    struct kiln__sampling sampling;
+    uint64_t seed;
+    int32_t *text;       /* `context` tokens, of which */
+    size_t length, seen; /* there are so many, and the model has seen so many */
+    bool has_logits;     /* of what may follow the first `seen` */
+    float *logits;
+    struct kiln__choice *choices;
+    kiln_buffer **keys, **values; /* of each layer [pairs,1,context,size] */
+    kiln_buffer *cosine, *sine;   /* of each position [context,turned/2] */
+    struct kiln__lm_step *steps;
+    int32_t rows[KILN__LM_MOST_ROWS]; /* what a run reads: tokens, */
+    int32_t position, last;           /* the first one's place, which one's logits are wanted */
+};
+
+/* A step's batch, recorded: it reads the session's rows, position and last, puts keys and values
+ * into the caches, and writes logits. Errors: those of the batch; *batch is NULL. */
+kiln_status kiln__lm_record(kiln_lm_session *session, size_t rows, size_t seen, kiln_batch **batch);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file's tokenizer: special tokens are found first, what is between them is merged. */
+#include "lm/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lm/error.h"
+
+/* ---- from the file ---- */
+
+static kiln_status read_number(const struct kiln__gguf *gguf, const char *name, size_t count,
+                               int32_t *token)
+{
+    uint64_t number = UINT64_MAX;
+    kiln_status status = kiln__gguf_whole(gguf, name, count - 1, &number);
+    *token = number == UINT64_MAX ? -1 : (int32_t)number;
+    return status;
+}
+
+/* What families of models end an answer with, whichever of them the file calls its end. */
+static bool is_known_end(const struct kiln__token *token)
+{
+    static const char *const texts[] = {"<|im_end|>",    "<|endoftext|>",   "<|eot_id|>", "<|end|>",
+                                        "<end_of_turn>", "<|end_of_text|>", "<|eom_id|>"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (token->kind == KILN__TOKEN_CONTROL && token->length == strlen(texts[i]) &&
+            !memcmp(token->bytes, texts[i], token->length))
+            return true;
+    return false;
+}
+
+static kiln_status read_ends(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    const struct kiln__vocabulary *vocabulary = &tokenizer->vocabulary;
+    kiln_status status = KILN_OK;
+    tokenizer->ends = calloc(vocabulary->count, sizeof *tokenizer->ends);
+    if (!tokenizer->ends)
+        return kiln__lm_no_memory("kiln_lm_load");
+    for (size_t i = 0; i < vocabulary->count; i++)
+        tokenizer->ends[i] = is_known_end(&vocabulary->tokens[i]);
+    for (size_t i = sizeof keys / sizeof *keys; i-- > 0 && !status;) {
+        status = read_number(gguf, keys[i], vocabulary->count, &tokenizer->end);
+        if (!status && tokenizer->end >= 0)
+            tokenizer->ends[tokenizer->end] = true;
+    }
+    return status;
+}
+
+static kiln_status read_special(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
+{
+    kiln_status status = read_number(gguf, "tokenizer.ggml.bos_token_id",
+                                     tokenizer->vocabulary.count, &tokenizer->begin);
+    tokenizer->adds_begin = tokenizer->bpe.rule->wide && tokenizer->bpe.rule->most_digits == 3;
+    if (!status)
+        status = kiln__gguf_bool(gguf, "tokenizer.ggml.add_bos_token", &tokenizer->adds_begin);
+    if (tokenizer->begin < 0)
+        tokenizer->adds_begin = false;
+    return status ? status : read_ends(gguf, tokenizer);
+}
+
+kiln_status kiln__tokenizer_read(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
+{
+    struct kiln__gguf_text model = {"none", 4};
+    kiln_status status = kiln__gguf_string(gguf, "tokenizer.ggml.model", &model);
+    if (!status && !kiln__gguf_text_is(model, "gpt2"))
+        status = kiln__lm_fail(KILN_UNSUPPORTED,
+                               "kiln_lm_load: %s: the tokenizer is \"%.*s\"; kiln knows gpt2 "
+                               "(byte-level BPE)",
+                               gguf->path, KILN__GGUF_SAID(model));
+    if (!status)
+        status = kiln__vocabulary_read(gguf, true, &tokenizer->vocabulary);
+    if (!status)
+        status = kiln__bpe_read(gguf, &tokenizer->vocabulary, &tokenizer->bpe);
+    return status ? status : read_special(gguf, tokenizer);
+}
+
+void kiln__tokenizer_free(struct kiln__tokenizer *tokenizer)
+{
+    kiln__bpe_free(&tokenizer->bpe);
+    kiln__vocabulary_free(&tokenizer->vocabulary);
+    free(tokenizer->ends);
+}
+
+/* ---- texts ---- */
+
+bool kiln__tokenizer_encode(const struct kiln__tokenizer *tokenizer, const char *text, size_t bytes,
+                            bool control, struct kiln__tokens *tokens)
+{
+    const struct kiln__vocabulary *vocabulary = &tokenizer->vocabulary;
+    size_t from = 0;
+    for (size_t at = 0; at < bytes;) {
+        const int32_t special =
+            kiln__vocabulary_special(vocabulary, text + at, bytes - at, control);
+        if (special < 0) {
+            at++;
+            continue;
+        }
+        if (!kiln__bpe_encode(&tokenizer->bpe, text + from, at - from, tokens) ||
+            !kiln__tokens_add(tokens, special))
+            return false;
+        from = at += vocabulary->tokens[special].length;
+    }
+    return kiln__bpe_encode(&tokenizer->bpe, text + from, bytes - from, tokens);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From texts to tokens and back, as a file's metadata says. */
+#ifndef KILN_LM_TOKENIZER_H
+#define KILN_LM_TOKENIZER_H
+
+#include "lm/bpe.h"
+#include "lm/gguf.h"
+#include "lm/vocabulary.h"
+
+struct kiln__tokenizer {
+    struct kiln__vocabulary vocabulary;
+    struct kiln__bpe bpe;
+    int32_t begin, end; /* of a text; -1: none */
+    bool adds_begin;
+    bool *ends; /* of each token, whether an answer ends with it */
+};
+
+/* Errors: INVALID_ARGUMENT, UNSUPPORTED, OUT_OF_HOST_MEMORY; to be freed even so. */
+kiln_status kiln__tokenizer_read(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer);
+void kiln__tokenizer_free(struct kiln__tokenizer *tokenizer);
+
+/* Add the tokens of a text; with `control` those of control tokens that are written out in it, too.
+ * Threads: any. False: no memory. */
+bool kiln__tokenizer_encode(const struct kiln__tokenizer *tokenizer, const char *text, size_t bytes,
+                            bool control, struct kiln__tokens *tokens);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the commands that run language models have in common: a model with a session, and the
+ * options that say how a text goes on. */
+#ifndef KILN_TOOLS_LANGUAGE_H
+#define KILN_TOOLS_LANGUAGE_H
+
+#include <argp.h>
+#include <kiln/kiln.h>
+#include <kiln/lm.h>
+#include <stdbool.h>
+
+#include "precision.h"
+
+struct language_request {
+    const char *model, *device;
+    struct precision precision;
+    kiln_lm_session_options session;
+    size_t most; /* tokens of an answer */
+};
+
+struct language {
+    kiln_context *context;
+    kiln_lm *lm;
+    kiln_lm_session *session;
+    double load; /* seconds */
+};
+
+/* Options that both commands have, as a child of theirs; its input is a language_request. */
+extern const struct argp language_argp;
+
+/* With every default. */
+void language_begin(struct language_request *request, size_t most);
+
+/* False: said, as `command`. To be closed then, too. */
+bool language_open(const char *command, const struct language_request *request,
+                   struct language *language);
+void language_close(struct language *language);
+
+/* False, and kiln's last sentence on standard error. */
+bool language_complain(const char *command);
+
+double language_now(void); /* seconds */
+
+#endif
