@@ -8,7 +8,7 @@
 
 #include "lm/error.h"
 
-struct kiln__merge {
+struct kiln__bpe_merge {
     int32_t left, right, made;
     uint32_t rank;
 };
@@ -31,7 +31,7 @@ bool kiln__tokens_add(struct kiln__tokens *tokens, int32_t number)
 
 static int compare_pairs(const void *a, const void *b)
 {
-    const struct kiln__merge *x = a, *y = b;
+    const struct kiln__bpe_merge *x = a, *y = b;
     if (x->left != y->left)
         return x->left < y->left ? -1 : 1;
     if (x->right != y->right)
@@ -42,7 +42,7 @@ static int compare_pairs(const void *a, const void *b)
 /* "left right": the first space behind the first character parts them. `room` has as many bytes as
  * the text. */
 static bool read_merge(const struct kiln__vocabulary *vocabulary, struct kiln__gguf_text text,
-                       char *room, struct kiln__merge *merge)
+                       char *room, struct kiln__bpe_merge *merge)
 {
     const char *space = text.length > 1 ? memchr(text.bytes + 1, ' ', text.length - 1) : NULL;
     if (!space)
@@ -135,10 +135,10 @@ struct piece {
     size_t heap_count, heap_capacity;
 };
 
-static const struct kiln__merge *find_merge(const struct kiln__bpe *bpe, int32_t left,
-                                            int32_t right)
+static const struct kiln__bpe_merge *find_merge(const struct kiln__bpe *bpe, int32_t left,
+                                                int32_t right)
 {
-    const struct kiln__merge wanted = {left, right, 0, 0};
+    const struct kiln__bpe_merge wanted = {left, right, 0, 0};
     size_t low = 0, high = bpe->n_merges;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
@@ -147,7 +147,7 @@ static const struct kiln__merge *find_merge(const struct kiln__bpe *bpe, int32_t
         else
             high = middle;
     }
-    const struct kiln__merge *found = &bpe->merges[low];
+    const struct kiln__bpe_merge *found = &bpe->merges[low];
     return low < bpe->n_merges && found->left == left && found->right == right ? found : NULL;
 }
 
@@ -197,7 +197,7 @@ static bool consider(struct piece *piece, uint32_t place)
     if (left->next == piece->count)
         return true;
     const int32_t right = piece->symbols[left->next].token;
-    const struct kiln__merge *merge = find_merge(piece->bpe, left->token, right);
+    const struct kiln__bpe_merge *merge = find_merge(piece->bpe, left->token, right);
     return !merge ||
            push(piece, &(struct candidate){merge->rank, place, left->token, right, merge->made});
 }

@@ -20,7 +20,7 @@ struct kiln__bpe {
     const struct kiln__split_rule *rule;
     int32_t bytes[256]; /* their tokens; -1: none, the byte is left out */
     size_t n_merges;
-    struct kiln__merge *merges; /* in the order of their pairs */
+    struct kiln__bpe_merge *merges; /* in the order of their pairs */
 };
 
 kiln_status kiln__bpe_read(const struct kiln__gguf *gguf, const struct kiln__vocabulary *vocabulary,

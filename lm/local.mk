@@ -67,4 +67,30 @@ libkiln_lm_la_DEPENDENCIES = libkiln-lm-internal.la libkiln.la lm/kiln-lm.map
 else
 libkiln_lm_la_LDFLAGS += -export-symbols-regex '^kiln_lm_[a-z]'
 endif
+
+# ---- its tests ----
+
+lm_tests = \
+	tests/lm/test_gguf \
+	tests/lm/test_sample \
+	tests/lm/test_session \
+	tests/lm/test_tokens
+LM_TEST_CPPFLAGS = -I$(top_srcdir) $(AM_CPPFLAGS)
+LM_TEST_LIBS = libkiln-lm-internal.la $(LDADD)
+tests_lm_test_gguf_SOURCES = tests/lm/test_gguf.c $(lm_test_model)
+tests_lm_test_gguf_CPPFLAGS = $(LM_TEST_CPPFLAGS)
+tests_lm_test_gguf_LDADD = $(LM_TEST_LIBS)
+tests_lm_test_sample_SOURCES = tests/lm/test_sample.c
+tests_lm_test_sample_CPPFLAGS = $(LM_TEST_CPPFLAGS)
+tests_lm_test_sample_LDADD = $(LM_TEST_LIBS)
+tests_lm_test_session_SOURCES = tests/lm/test_session.c $(lm_test_model)
+tests_lm_test_session_CPPFLAGS = $(LM_TEST_CPPFLAGS)
+tests_lm_test_session_LDADD = $(LM_TEST_LIBS)
+tests_lm_test_tokens_SOURCES = tests/lm/test_tokens.c $(lm_test_model)
+tests_lm_test_tokens_CPPFLAGS = $(LM_TEST_CPPFLAGS)
+tests_lm_test_tokens_LDADD = $(LM_TEST_LIBS)
 endif
+
+lm_test_model = \
+	tests/lm/tiny.c \
+	tests/lm/tiny.h

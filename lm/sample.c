@@ -37,13 +37,13 @@ static int32_t largest(const float *logits, size_t count)
 /* The most probable first; of equal ones the first. */
 static int compare(const void *a, const void *b)
 {
-    const struct kiln__choice *x = a, *y = b;
+    const struct kiln__candidate *x = a, *y = b;
     if (x->probability != y->probability)
         return x->probability < y->probability ? 1 : -1;
     return (x->token > y->token) - (x->token < y->token);
 }
 
-static double sum_of(const struct kiln__choice *choices, size_t count)
+static double sum_of(const struct kiln__candidate *choices, size_t count)
 {
     double sum = 0;
     for (size_t i = 0; i < count; i++)
@@ -52,10 +52,10 @@ static double sum_of(const struct kiln__choice *choices, size_t count)
 }
 
 /* The `most` best ones come first, sorted. Few of the others are ever moved. */
-static void put_best_first(struct kiln__choice *choices, size_t count, size_t most)
+static void put_best_first(struct kiln__candidate *choices, size_t count, size_t most)
 {
     for (size_t i = 1; i < count; i++) {
-        const struct kiln__choice choice = choices[i];
+        const struct kiln__candidate choice = choices[i];
         size_t at = i < most ? i : most;
         if (at == most && compare(&choice, &choices[most - 1]) >= 0)
             continue;
@@ -67,9 +67,9 @@ static void put_best_first(struct kiln__choice *choices, size_t count, size_t mo
     }
 }
 
-/* The choices that none of the three takes away, sorted; answers how many. */
-static size_t choose(const struct kiln__sampling *sampling, struct kiln__choice *choices,
-                     size_t count)
+/* The choices that none of the three takes away, sorted; answers how many. `sum` is of all. */
+static size_t choose(const struct kiln__sampling *sampling, double sum,
+                     struct kiln__candidate *choices, size_t count)
 {
     enum { FEW = 256 };
     const size_t most = sampling->top_k && sampling->top_k < count ? sampling->top_k : count;
@@ -79,10 +79,10 @@ static size_t choose(const struct kiln__sampling *sampling, struct kiln__choice 
         qsort(choices, count, sizeof *choices, compare);
     count = most;
     if (sampling->top_p > 0 && sampling->top_p < 1) {
-        const double wanted = sampling->top_p * sum_of(choices, count);
-        double sum = 0;
-        for (count = 0; count < most && sum < wanted; count++)
-            sum += choices[count].probability;
+        const double wanted = sampling->top_p * (sampling->top_k ? sum_of(choices, count) : sum);
+        double found = 0;
+        for (count = 0; count < most && found < wanted; count++)
+            found += choices[count].probability;
     }
     while (count > 1 && choices[count - 1].probability < sampling->min_p)
         count--;
@@ -98,7 +98,7 @@ static double least_of(const struct kiln__sampling *sampling, double sum, size_t
     return share > sampling->min_p || sampling->top_k ? share : sampling->min_p;
 }
 
-static size_t drop_below(double least, struct kiln__choice *choices, size_t count)
+static size_t drop_below(double least, struct kiln__candidate *choices, size_t count)
 {
     size_t left = 0;
     for (size_t i = 0; i < count; i++)
@@ -108,17 +108,17 @@ static size_t drop_below(double least, struct kiln__choice *choices, size_t coun
 }
 
 int32_t kiln__sample(const struct kiln__sampling *sampling, const float *logits, size_t count,
-                     double drawn, struct kiln__choice *room)
+                     double drawn, struct kiln__candidate *room)
 {
     const int32_t best = largest(logits, count);
     if (best < 0 || !(sampling->temperature > 0) || isinf(logits[best]))
         return best;
     for (size_t i = 0; i < count; i++)
-        room[i] = (struct kiln__choice){
+        room[i] = (struct kiln__candidate){
             exp(((double)logits[i] - (double)logits[best]) / sampling->temperature), (int32_t)i};
     if (sampling->top_k || sampling->top_p > 0 || sampling->min_p > 0) {
-        const double least = least_of(sampling, sum_of(room, count), count);
-        count = choose(sampling, room, drop_below(least, room, count));
+        const double sum = sum_of(room, count), least = least_of(sampling, sum, count);
+        count = choose(sampling, sum, room, drop_below(least, room, count));
     }
     double rest = drawn * sum_of(room, count);
     for (size_t i = 0; i + 1 < count; i++) {

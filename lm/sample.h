@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* A token and its probability. */
-struct kiln__choice {
+struct kiln__candidate {
     double probability;
     int32_t token;
 };
@@ -20,7 +20,7 @@ struct kiln__sampling {
 
 /* The token; -1: a logit is NaN. `drawn` is from [0, 1); `room` has `count` places. */
 int32_t kiln__sample(const struct kiln__sampling *sampling, const float *logits, size_t count,
-                     double drawn, struct kiln__choice *room);
+                     double drawn, struct kiln__candidate *room);
 
 /* Number `place` of a seed's, from [0, 1): each is computed from both alone. */
 double kiln__draw(uint64_t seed, uint64_t place);

@@ -28,7 +28,7 @@ struct kiln_lm_session {
     size_t length, seen; /* there are so many, and the model has seen so many */
     bool has_logits;     /* of what may follow the first `seen` */
     float *logits;
-    struct kiln__choice *choices;
+    struct kiln__candidate *choices;
     kiln_buffer **keys, **values; /* of each layer [pairs,1,context,size] */
     kiln_buffer *cosine, *sine;   /* of each position [context,turned/2] */
     struct kiln__lm_step *steps;

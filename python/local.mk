@@ -12,6 +12,7 @@ python_modules = \
 	python/kiln/_functions.py \
 	python/kiln/_gradient.py \
 	python/kiln/_library.py \
+	python/kiln/_lm.py \
 	python/kiln/_onnx.py \
 	python/kiln/_operators.py \
 	python/kiln/_parallel.py \
@@ -34,6 +35,7 @@ python_tests = \
 	python/tests/test_integers.py \
 	python/tests/test_interrupts.py \
 	python/tests/test_limits.py \
+	python/tests/test_lm.py \
 	python/tests/test_onnx.py \
 	python/tests/test_pages.py \
 	python/tests/test_parallel.py \

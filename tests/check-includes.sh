@@ -48,11 +48,13 @@ grep -nwE 'kiln_device_info|struct (kiln__device|kiln__traits|kiln__plan_options
   status=1
 }
 
-# libkiln-onnx lives on what is public, and has the writer of numbers in it once more.
-grep -nE '^#[[:space:]]*include ("|<kiln/)' onnx/*.[ch] | grep -vE 'include ("(onnx/[^"/]*|util/format\.h)"|<kiln/[^>]*>)' && {
-  echo 'onnx/ may only include its own headers, public ones and util/format.h'
-  status=1
-}
+# libkiln-onnx and libkiln-lm live on what is public, and have the writer of numbers in them once more.
+for folder in onnx lm; do
+  grep -nE '^#[[:space:]]*include ("|<kiln/)' $folder/*.[ch] | grep -vE "include (\"($folder/[^\"/]*|util/format\\.h)\"|<kiln/[^>]*>)" && {
+    echo "$folder/ may only include its own headers, public ones and util/format.h"
+    status=1
+  }
+done
 
 grep -n '^#[[:space:]]*include "' lib/*/*.[ch] lib/*/*.def | awk -F: -v rules="$rules" '
 BEGIN {

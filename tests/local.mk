@@ -128,6 +128,9 @@ criterion_tests = \
 if ONNX
 criterion_tests += $(onnx_tests)
 endif
+if LM
+criterion_tests += $(lm_tests)
+endif
 
 # Those that use an OpenCL device: run once more on other devices. Large dimensions
 # (tests/ops/test_ops_large) take a device in software many minutes.
@@ -205,6 +208,10 @@ device_tests = \
 	tests/record/test_twice \
 	tests/ops/test_types \
 	tests/debug/test_validate
+
+if LM
+device_tests += tests/lm/test_session
+endif
 
 # Those where threads meet.
 thread_tests = \
@@ -404,6 +411,7 @@ script_tests = \
 	tests/tools/test_cache_tool.sh \
 	tests/pages/test_cplusplus.sh \
 	tests/tools/test_embed_tool.sh \
+	tests/tools/test_generate_tool.sh \
 	tests/python/test_python.sh \
 	tests/pages/test_release.sh \
 	tests/tools/test_run_tool.sh \

@@ -81,6 +81,10 @@ tests_onnx_run_nodes_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS) -I$(top_buil
 tests_onnx_run_nodes_LDADD = libkiln-onnx-internal.la libkiln-internal.la
 CLEANFILES += $(onnx_programs)
 
+# A real language model, which PyPI has, beside PyPI's tokenizers and float64.
+check-lm: all $(check_DATA)
+	+@$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/lm/check-lm lm-model
+
 # libFuzzer targets, built in a tree with --enable-fuzzing.
 fuzz_programs = \
 	tests/fuzz/bundle \
@@ -117,7 +121,7 @@ fuzz: all
 
 # ---- checks of the text ----
 
-c_files = `cd $(abs_srcdir) && ls lib/*/*.[ch] onnx/*.[ch] tools/*.[ch] tests/*/*.[ch] \
+c_files = `cd $(abs_srcdir) && ls lib/*/*.[ch] lm/*.[ch] onnx/*.[ch] tools/*.[ch] tests/*/*.[ch] \
 	tests/support/plain/*/*.h examples/*.c bench/*.[ch] 2>/dev/null`
 
 # Other versions of clang-format lay out some lines differently.
@@ -131,7 +135,7 @@ check-format:
 # itself; releases are made with the former.
 TIDY_MODE = shallow
 check-tidy: $(BUILT_SOURCES)
-	cd $(srcdir) && ls lib/*/*.c tools/*.c $(onnx_read) | xargs -P "`nproc`" -I FILE $(CLANG_TIDY) --quiet \
+	cd $(srcdir) && ls lib/*/*.c tools/*.c $(onnx_read) $(lm_read) | xargs -P "`nproc`" -I FILE $(CLANG_TIDY) --quiet \
 	    --warnings-as-errors='*' FILE -- -std=gnu11 -Xclang -analyzer-config -Xclang mode=$(TIDY_MODE) \
 	    $(TIDY_CPPFLAGS)
 TIDY_CPPFLAGS = -DKILN_STORE_PROGRAM='"kiln-store"' -I$(abs_builddir)/include -Iinclude -Ilib $(KILN_DEFINES) -DKILN_DEBUG=1 -UNDEBUG \
@@ -140,13 +144,17 @@ if ONNX
 onnx_read = onnx/*.c
 onnx_folder = onnx
 endif
+if LM
+lm_read = lm/*.c
+lm_folder = lm
+endif
 
 # Another compiler reads all of the library, and one for 32 bits, where there is one: size_t is
 # narrower there.
 check-compilers: $(BUILT_SOURCES)
-	cd $(srcdir) && $(CLANG) $(READ_FLAGS) lib/*/*.c tools/*.c examples/*.c $(onnx_read)
+	cd $(srcdir) && $(CLANG) $(READ_FLAGS) lib/*/*.c tools/*.c examples/*.c $(onnx_read) $(lm_read)
 	cd $(srcdir) && if echo '#include <stdlib.h>' | $(CC) -m32 -x c -fsyntax-only - 2>/dev/null; then \
-	    $(CC) -m32 -Wtype-limits $(READ_FLAGS) lib/*/*.c $(onnx_read); \
+	    $(CC) -m32 -Wtype-limits $(READ_FLAGS) lib/*/*.c $(onnx_read) $(lm_read); \
 	else \
 	    echo '$(CC) has nothing for 32 bits (gcc-multilib)'; \
 	fi
@@ -155,7 +163,7 @@ READ_FLAGS = -fsyntax-only -Wno-psabi -Wall -Wextra -Wshadow -Werror -std=gnu11 
 check-cppcheck: $(BUILT_SOURCES)
 	cd $(srcdir) && $(CPPCHECK) --quiet --std=c11 --enable=warning,performance,portability \
 	    --inline-suppr --suppressions-list=tests/cppcheck.supp --error-exitcode=1 \
-	    -I$(abs_builddir)/include -Iinclude -Ilib -I$(abs_builddir) -I. -DHAVE_CLBLAST=1 lib tools $(onnx_folder)
+	    -I$(abs_builddir)/include -Iinclude -Ilib -I$(abs_builddir) -I. -DHAVE_CLBLAST=1 lib tools $(onnx_folder) $(lm_folder)
 
 # Says what is public and has no description.
 check-docs: doc/Doxyfile $(BUILT_SOURCES)

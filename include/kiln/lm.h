@@ -143,9 +143,8 @@ KILN_API void kiln_lm_session_options_init(kiln_lm_session_options *options, siz
 /** Begin a text. `options` may be NULL. Owner: the caller, until kiln_lm_session_release(); it holds
  *  the model. Threads: any; a session by one at a time. Errors: INVALID_ARGUMENT, UNSUPPORTED,
  *  OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_ERROR, FORKED; *session is NULL. */
-KILN_API KILN_MUST_CHECK kiln_status
-kiln_lm_session_create(kiln_lm *lm, const kiln_lm_session_options *options,
-                       kiln_lm_session **session);
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_session_create(
+    kiln_lm *lm, const kiln_lm_session_options *options, kiln_lm_session **session);
 
 /** End a session. NULL does nothing. Threads: one at a time. Errors: none. */
 KILN_API void kiln_lm_session_release(kiln_lm_session *session);

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Language models in GGUF files, through libkiln-lm."""
+from __future__ import annotations
+
+import codecs
+import ctypes
+import functools
+import os
+from types import SimpleNamespace
+from typing import Any, Iterator, Optional, Sequence
+
+import numpy as np
+
+from ._context import Context, default_context
+from ._library import Library, Owned, by_size, check, lib, load, struct
+from ._table import ENUMS, LM_FUNCTIONS
+from ._types import Type, as_dtype
+
+_READING = ENUMS['kiln_lm_reading']
+
+
+@functools.lru_cache(maxsize=None)
+def lm_library() -> Library:
+    """libkiln-lm, loaded when the first model is."""
+    names = ['libkiln-lm.so.0', 'libkiln-lm.so']
+    beside = os.path.join(os.path.dirname(lib.path), names[0])
+    if os.path.dirname(lib.path) and os.path.exists(beside):
+        names.insert(0, beside)
+    return load('KILN_LM_LIBRARY', names, 'libkiln-lm, which runs language models,', LM_FUNCTIONS)
+
+
+@functools.lru_cache(maxsize=None)
+def _of_bytes(name: str, result: Any, *parameters: Any) -> Any:
+    """A function whose texts are as long as a number says: bytes of 0 are no end."""
+    function = lm_library()._cdll[name]
+    function.restype, function.argtypes = result, parameters
+    return function
+
+
+def _text(value: Optional[bytes]) -> str:
+    return (value or b'').decode(errors='replace')
+
+
+class LanguageModel:
+    """A language model in a GGUF file, its weights on the device:
+
+        model = kiln.LanguageModel('model.gguf')
+        for piece in model.generate('The capital of France is'):
+            print(piece, end='', flush=True)
+
+    `weights` "f16" or "bf16" stores matrices so; else they are f32. `info` has what the file says:
+    architecture, name, chat_template, vocabulary, context, layers, width, begin, end.
+
+    Any thread may use it; a session one at a time.
+    """
+
+    def __init__(self, path: Any, *, weights: Optional[Type] = None,
+                 context: Optional[Context] = None) -> None:
+        self._lib = lm_library()
+        self._context = context or default_context()
+        options = struct('kiln_lm_options')()
+        self._lib.kiln_lm_options_init(*by_size(options))
+        options.weights = as_dtype(weights).value if weights else 0
+        self._owned = Owned(self._lib.kiln_lm_release)
+        check(self._lib.kiln_lm_load(self._context._held(), os.fsencode(path),
+                                     ctypes.byref(options), self._owned.out))
+        info = struct('kiln_lm_info')()
+        check(self._lib.kiln_lm_get_info(self._owned, *by_size(info)))
+        self.info = SimpleNamespace(
+            architecture=_text(info.architecture), name=_text(info.name),
+            chat_template=_text(info.chat_template), vocabulary=info.vocabulary,
+            context=info.context, layers=info.layers, width=info.width,
+            begin=info.begin, end=info.end)
+
+    def tokenize(self, text: Any, *, begin: bool = True, control: bool = False) -> list[int]:
+        """The tokens of a text (str, or bytes). With `begin` the one that a text begins with comes
+        first, if the file wants it; with `control` control tokens that are written out are these."""
+        given = text.encode(errors='surrogateescape') if isinstance(text, str) else bytes(text)
+        reading = (_READING['KILN_LM_BEGIN'] if begin else 0) | (
+            _READING['KILN_LM_CONTROL'] if control else 0)
+        tokens, count = Owned(lib.kiln_free), ctypes.c_size_t()
+        tokenize = _of_bytes('kiln_lm_tokenize', ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p,
+                             ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+        check(tokenize(self._owned, given, len(given), reading, tokens.out, ctypes.byref(count)))
+        array = ctypes.cast(tokens.pointer, ctypes.POINTER(ctypes.c_int32))
+        return array[:count.value]
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes of a token: part of a text, at times part of a character."""
+        count = ctypes.c_size_t()
+        token_text = _of_bytes('kiln_lm_token_text', ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32,
+                               ctypes.c_void_p)
+        return ctypes.string_at(token_text(self._owned, token, ctypes.byref(count)), count.value)
+
+    def session(self, *, context: int = 0, cache: Optional[Type] = None, temperature: float = 0.0,
+                top_k: int = 0, top_p: float = 0.0, min_p: float = 0.0, seed: int = 0) -> Session:
+        """A text in the making; the options are those of kiln_lm_session_options."""
+        return Session(self, context=context, cache=cache, temperature=temperature, top_k=top_k,
+                       top_p=top_p, min_p=min_p, seed=seed)
+
+    def generate(self, text: Any, *, max_tokens: int = 128, control: bool = False,
+                 **options: Any) -> Iterator[str]:
+        """How a text goes on, piece by piece, until the model ends it or so many tokens are made.
+        `options` are those of session()."""
+        session = self.session(**options)
+        session.feed(self.tokenize(text, control=control))
+        decoder = codecs.getincrementaldecoder('utf-8')(errors='replace')
+        for _ in range(max_tokens):
+            if session.length == session.context:
+                break
+            token = session.next()
+            if self.is_end(token):
+                break
+            piece = decoder.decode(self.token_bytes(token))
+            if piece:
+                yield piece
+        rest = decoder.decode(b'', final=True)
+        if rest:
+            yield rest
+
+    def is_end(self, token: int) -> bool:
+        """Whether an answer ends with this token."""
+        return bool(self._lib.kiln_lm_is_end(self._owned, token))
+
+    def __repr__(self) -> str:
+        info = self.info
+        return f'<kiln.LanguageModel {info.name!r} ({info.architecture}, {info.layers} layers of {info.width})>'
+
+
+class Session:
+    """A text in the making: feed it tokens, ask for the next one again and again. Keys and values of
+    what was fed stay on the device."""
+
+    def __init__(self, model: LanguageModel, **given: Any) -> None:
+        self._lib, self._words = model._lib, model.info.vocabulary
+        options = struct('kiln_lm_session_options')()
+        self._lib.kiln_lm_session_options_init(*by_size(options))
+        for name, value in given.items():
+            setattr(options, name, (as_dtype(value).value if value else 0) if name == 'cache' else value)
+        self._owned = Owned(self._lib.kiln_lm_session_release)
+        check(self._lib.kiln_lm_session_create(model._owned, ctypes.byref(options), self._owned.out))
+
+    def feed(self, tokens: Sequence[int]) -> None:
+        """Add tokens to the text, and run the model on them."""
+        array = np.ascontiguousarray(tokens, np.int32)
+        check(self._lib.kiln_lm_feed(self._owned, array.ctypes.data, array.size))
+
+    def next(self) -> int:
+        """Choose the next token and add it to the text."""
+        token = ctypes.c_int32()
+        check(self._lib.kiln_lm_next(self._owned, ctypes.byref(token)))
+        return token.value
+
+    def logits(self) -> np.ndarray:
+        """The logits of what may follow, one for each token of the vocabulary."""
+        logits = np.empty(self._words, np.float32)
+        check(self._lib.kiln_lm_logits(self._owned, logits.ctypes.data, logits.size))
+        return logits
+
+    def truncate(self, length: int) -> None:
+        """Take back all but the first `length` tokens."""
+        check(self._lib.kiln_lm_session_truncate(self._owned, length))
+
+    @property
+    def length(self) -> int:
+        """Tokens of the text."""
+        return self._lib.kiln_lm_session_length(self._owned)
+
+    @property
+    def context(self) -> int:
+        """Most tokens of the text."""
+        return self._lib.kiln_lm_session_context(self._owned)

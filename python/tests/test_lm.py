@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Language models in GGUF files: the tiny one of tests/lm."""
+import os
+import re
+import unittest
+
+import numpy as np
+
+import kiln
+
+FOLDER = os.path.join(os.environ.get('KILN_SOURCE', '.'), 'tests', 'lm')
+TEXT = "The sun is out, they're going to the river"
+
+
+def known(row):
+    """The numbers of a row of known.def."""
+    with open(os.path.join(FOLDER, 'known.def'), encoding='ascii') as file:
+        return [float(x) for x in
+                re.search(rf'^{row}\((?:\d+, )?\w+\((.*)\)\)$', file.read(), re.M).group(1).split(', ')]
+
+
+class LanguageModels(unittest.TestCase):
+    def setUp(self):
+        if not os.path.exists(os.path.join(FOLDER, 'tiny.gguf')):
+            raise unittest.SkipTest('the sources are not here')
+        try:
+            self.model = kiln.LanguageModel(os.path.join(FOLDER, 'tiny.gguf'))
+        except ImportError as error:
+            raise unittest.SkipTest(str(error)) from None
+
+    def test_tokens(self):
+        """a text's tokens, and their bytes again"""
+        tokens = self.model.tokenize(TEXT)
+        self.assertEqual(tokens, [int(x) for x in known('PROMPT')[:-1]])
+        self.assertEqual(b''.join(map(self.model.token_bytes, tokens)), TEXT.encode())
+        self.assertEqual(self.model.tokenize('<|im_end|>', control=True), [2])
+        self.assertEqual(self.model.tokenize(''), [])
+        given = b'\xff\0 x'
+        self.assertEqual(b''.join(map(self.model.token_bytes, self.model.tokenize(given))), given)
+
+    def test_session(self):
+        """logits and an answer beside numpy's in float64"""
+        session = self.model.session()
+        session.feed(self.model.tokenize(TEXT))
+        self.assertLess(np.abs(session.logits() - known('LOGITS')).max(), 2e-4)
+        answer = [int(x) for x in known('ANSWER')[:8]]
+        self.assertEqual([session.next() for _ in range(8)], answer)
+        self.assertEqual((session.length, session.context), (19, 96))
+        session.truncate(11)
+        self.assertEqual(session.next(), answer[0])
+        text = ''.join(self.model.generate(TEXT, max_tokens=8))
+        self.assertEqual(text, b''.join(map(self.model.token_bytes, answer)).decode(errors='replace'))
+
+    def test_words(self):
+        """what the file says, and errors"""
+        self.assertEqual((self.model.info.architecture, self.model.info.vocabulary), ('llama', 400))
+        self.assertIn('tiny', repr(self.model))
+        self.assertTrue(self.model.is_end(2))
+        with self.assertRaisesRegex(kiln.Error, 'No such file'):
+            kiln.LanguageModel('/nowhere.gguf')
+        with self.assertRaisesRegex(kiln.Error, 'temperature is -1'):
+            self.model.session(temperature=-1)
+        with self.assertRaisesRegex(kiln.Error, 'nothing was fed'):
+            self.model.session().next()

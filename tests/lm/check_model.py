@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check_model.py MODEL.gguf: kiln beside `tokenizers` and numpy in float64, on SmolLM2. Prints
+"N passed, N failed" at its end."""
+import sys
+import unicodedata
+
+import numpy as np
+from gguf import GGUFReader, dequantize
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers as pre
+
+import kiln
+
+LINES, ANSWER, CLOSE = 10000, 200, 1e-3
+PROMPT, GOES_ON = "The capital of France is", " Paris.\n\nThe answer is"
+reader = GGUFReader(sys.argv[1])
+results = []
+
+
+def result(fine, words):
+    results.append(fine)
+    print("ok" if fine else "not ok", "-", words, flush=True)
+
+
+def field(name):
+    return reader.fields[name].contents()
+
+
+# ---- tokens ----
+
+def reference_tokenizer():
+    tokens, kinds = field("tokenizer.ggml.tokens"), field("tokenizer.ggml.token_type")
+    tokenizer = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)},
+                                     merges=[tuple(m.split(" ")) for m in field("tokenizer.ggml.merges")]))
+    tokenizer.pre_tokenizer = pre.Sequence([pre.Digits(individual_digits=True),
+                                            pre.ByteLevel(add_prefix_space=False)])
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False)
+                                  for token, kind in zip(tokens, kinds, strict=True) if kind == 3])
+    return tokenizer
+
+
+def make_lines():
+    """Words of one script or of several, numbers, marks, white space of every kind."""
+    random = np.random.default_rng(1)
+    scripts = [(0x20, 0x7f), (0x41, 0x7b), (0x61, 0x7b), (0xa0, 0x250), (0x370, 0x400), (0x400, 0x500),
+               (0x530, 0x590), (0x590, 0x600), (0x600, 0x700), (0x900, 0x980), (0x980, 0xa00),
+               (0xb80, 0xc00), (0xe00, 0xe80), (0x10a0, 0x1100), (0x1200, 0x1380), (0x1780, 0x1800),
+               (0x2000, 0x2100), (0x2150, 0x2190), (0x3040, 0x3100), (0x4e00, 0x9fff), (0xac00, 0xd7a4),
+               (0x1f300, 0x1f700), (0x1d400, 0x1d7ff), (0x20000, 0x20100)]
+    parts = ["'s", "'LL", "'re", " ", "  ", "\t", "\n", "\r\n", "\n\n ", "0", "12345", "...", "!?", "<|im_start|>",
+             "\u00a0", "\u3000", "\u200d", "\u0301", "the", " The", " und", "http://", "_", "==", "\0"]
+    for _ in range(LINES):
+        line = ""
+        low, high = scripts[random.integers(len(scripts))]
+        for _ in range(random.integers(1, 12)):
+            if random.integers(3) == 0:
+                line += parts[random.integers(len(parts))]
+                low, high = scripts[random.integers(len(scripts))]
+            line += " " * int(random.integers(2)) + "".join(map(chr, random.integers(low, high, random.integers(1, 9))))
+        yield "".join(c for c in line if unicodedata.category(c) != "Cn")  # younger Unicodes differ
+
+
+def check_tokens(model):
+    reference, wrong, tokens, back = reference_tokenizer(), 0, 0, 0
+    for line in make_lines():
+        wanted, found = reference.encode(line).ids, model.tokenize(line, control=True)
+        tokens += len(wanted)
+        if wanted != found:
+            wrong += 1
+            if wrong < 4:
+                print("#", repr(line), wanted, found)
+        plain = model.tokenize(line)
+        back += b"".join(map(model.token_bytes, plain)) != line.encode()
+    result(not wrong, f"{LINES} lines of many scripts, {tokens} tokens: {wrong} lines differ from tokenizers'")
+    result(not back, f"{back} lines differ from their tokens' bytes")
+
+
+# ---- an answer ----
+
+class Reference:
+    def __init__(self):
+        self.w = {t.name: dequantize(t.data, t.tensor_type).astype(np.float64) for t in reader.tensors}
+        self.layers, self.heads = field("llama.block_count"), field("llama.attention.head_count")
+        self.pairs, self.base = field("llama.attention.head_count_kv"), field("llama.rope.freq_base")
+        self.epsilon = field("llama.attention.layer_norm_rms_epsilon")
+
+    def normalize(self, x, name):
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.epsilon) * self.w[name]
+
+    def turn(self, x):
+        size = x.shape[-1]
+        angle = np.arange(len(x))[:, None] * self.base ** (-np.arange(0, size, 2) / size)
+        cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
+        a, b = x[..., 0::2], x[..., 1::2]
+        return np.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(x.shape)
+
+    def logits(self, tokens):
+        """Those behind each token."""
+        w, n = self.w, len(tokens)
+        x = w["token_embd.weight"][tokens]
+        for i in range(self.layers):
+            h = self.normalize(x, f"blk.{i}.attn_norm.weight")
+            q, k, v = ((h @ w[f"blk.{i}.attn_{part}.weight"].T).reshape(n, heads, -1)
+                       for part, heads in (("q", self.heads), ("k", self.pairs), ("v", self.pairs)))
+            q, k, shared = self.turn(q), self.turn(k), self.heads // self.pairs
+            scores = np.einsum("ihd,jhd->hij", q, np.repeat(k, shared, 1)) / q.shape[-1] ** 0.5
+            share = np.exp(np.where(np.tri(n, dtype=bool), scores, -np.inf) - scores.max(-1, keepdims=True))
+            share /= share.sum(-1, keepdims=True)
+            seen = np.einsum("hij,jhd->ihd", share, np.repeat(v, shared, 1)).reshape(n, -1)
+            x = x + seen @ w[f"blk.{i}.attn_output.weight"].T
+            h = self.normalize(x, f"blk.{i}.ffn_norm.weight")
+            gate = h @ w[f"blk.{i}.ffn_gate.weight"].T
+            x = x + gate / (1 + np.exp(-gate)) * (h @ w[f"blk.{i}.ffn_up.weight"].T) @ w[f"blk.{i}.ffn_down.weight"].T
+        return self.normalize(x, "output_norm.weight") @ w["token_embd.weight"].T
+
+
+def check_answer(model):
+    session = model.session()
+    text = model.tokenize(PROMPT)
+    start = len(text)
+    session.feed(text)
+    for _ in range(ANSWER):
+        text.append(session.next())
+    words = b"".join(map(model.token_bytes, text[start:])).decode()
+    result(words.startswith(GOES_ON), f"{PROMPT!r} goes on with {words[:40]!r}")
+    known = Reference().logits(text)
+    steps = known[start - 1:-1]
+    behind = steps.max(-1) - steps[np.arange(ANSWER), text[start:]]
+    result((behind < CLOSE).all(), f"{ANSWER} greedy tokens are float64's: the furthest is {behind.max():.2g} "
+           "below the largest logit")
+    off = np.abs(session.logits() - known[-1]).max() / np.abs(known[-1]).max()
+    result(off < 1e-4, f"logits are off by {off:.2g} of the largest")
+
+
+language_model = kiln.LanguageModel(sys.argv[1])
+check_tokens(language_model)
+check_answer(language_model)
+print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
+sys.exit(not all(results))

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files of language models: what is damaged or hostile is refused in words, blocks of weights are
+ * those of PyPI's `gguf`. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../support/context.h"
+#include "lm/architecture.h"
+#include "tiny.h"
+
+static void put(uint8_t *at, uint64_t value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        at[i] = (uint8_t)(value >> 8 * i);
+}
+
+/* ---- blocks ---- */
+
+static void check_block(const char *name, const uint8_t *block, size_t bytes, const uint32_t *bits,
+                        size_t weights)
+{
+    const struct kiln__block_format *format = NULL, *each;
+    float wide[KILN__BLOCK_MOST];
+    for (size_t i = 0; (each = kiln__block_format_at(i)); i++)
+        format = strcmp(each->name, name) ? format : each;
+    cr_assert(format && format->bytes == bytes && format->weights == weights, "%s", name);
+    cr_assert_eq(kiln__block_format(format->number), format);
+    format->widen(block, wide);
+    for (size_t i = 0; i < weights; i++) {
+        uint32_t found;
+        memcpy(&found, &wide[i], sizeof found);
+        cr_expect_eq(found, bits[i], "%s, weight %zu: %x, not %x", name, i, found, bits[i]);
+    }
+}
+
+Test(gguf, blocks)
+{
+    size_t count = 0;
+#define BYTES(...) ((const uint8_t[]){__VA_ARGS__})
+#define BITS(...) ((const uint32_t[]){__VA_ARGS__})
+#define BLOCK(name, block, bits)                                                                   \
+    check_block(#name, block, sizeof block, bits, sizeof bits / sizeof(uint32_t)), count++;
+#include "known.def"
+    cr_assert_not(kiln__block_format_at(count), "a format without known answers");
+    cr_assert_not(kiln__block_format(9));
+}
+
+/* Rounding to 16 bits: ties, the ends of the range, what is not a number. */
+Test(gguf, narrow)
+{
+    const float values[] = {1,        1.00390625f, 1.01171875f, 65519,        65520, -0x1p-24f,
+                            0x1p-25f, 0x1.8p-25f,  0x1p-14f,    0x1.ffep-15f, -0.0f, 3.4e38f};
+    const uint16_t f16[] = {0x3c00, 0x3c04, 0x3c0c, 0x7bff, 0x7c00, 0x8001,
+                            0x0000, 0x0001, 0x0400, 0x0400, 0x8000, 0x7c00};
+    const uint16_t bf16[] = {0x3f80, 0x3f80, 0x3f82, 0x4780, 0x4780, 0xb380,
+                             0x3300, 0x3340, 0x3880, 0x3880, 0x8000, 0x7f80};
+    enum { COUNT = sizeof values / sizeof *values };
+    uint16_t found[COUNT];
+    kiln__lm_store(values, COUNT, KILN_F16, found);
+    for (size_t i = 0; i < COUNT; i++)
+        cr_expect_eq(found[i], f16[i], "%a as f16: %x", (double)values[i], found[i]);
+    kiln__lm_store(values, COUNT, KILN_BF16, found);
+    for (size_t i = 0; i < COUNT; i++)
+        cr_expect_eq(found[i], bf16[i], "%a as bf16: %x", (double)values[i], found[i]);
+    const uint32_t nan_bits = 0x7f800001;
+    float nan_value;
+    memcpy(&nan_value, &nan_bits, sizeof nan_value);
+    kiln__lm_store(&nan_value, 1, KILN_F16, found);
+    cr_expect((found[0] & 0x7c00) == 0x7c00 && found[0] & 0x3ff);
+    kiln__lm_store(&nan_value, 1, KILN_BF16, found);
+    cr_expect((found[0] & 0x7f80) == 0x7f80 && found[0] & 0x7f);
+}
+
+/* ---- files ---- */
+
+Test(gguf, keys_and_tensors)
+{
+    size_t count;
+    uint8_t *bytes = tiny_bytes(&count);
+    struct kiln__gguf gguf;
+    expect_ok(kiln__gguf_read("a file", bytes, count, &gguf));
+    uint64_t layers = 7, none = 7;
+    double base = 0;
+    bool adds = true;
+    struct kiln__gguf_text name = {"", 0};
+    expect_ok(kiln__gguf_whole(&gguf, "llama.block_count", 100, &layers));
+    expect_ok(kiln__gguf_whole(&gguf, "llama.nothing", 100, &none));
+    expect_ok(kiln__gguf_real(&gguf, "llama.rope.freq_base", &base));
+    expect_ok(kiln__gguf_bool(&gguf, "tokenizer.ggml.add_bos_token", &adds));
+    expect_ok(kiln__gguf_string(&gguf, "general.name", &name));
+    cr_expect(layers == 2 && none == 7 && base == 10000 && !adds);
+    cr_expect(kiln__gguf_text_is(name, "tiny") && !kiln__gguf_text_is(name, "tin"));
+    expect_error_part(kiln__gguf_whole(&gguf, "llama.block_count", 1, &layers),
+                      KILN_INVALID_ARGUMENT,
+                      "\"llama.block_count\" is no whole number from 0 to 1");
+    expect_error_part(kiln__gguf_whole(&gguf, "general.name", 1, &layers), KILN_INVALID_ARGUMENT,
+                      "no whole number");
+    expect_error_part(kiln__gguf_real(&gguf, "general.name", &base), KILN_INVALID_ARGUMENT,
+                      "\"general.name\" is no floating number");
+    expect_error_part(kiln__gguf_bool(&gguf, "general.name", &adds), KILN_INVALID_ARGUMENT,
+                      "no truth value");
+    expect_error_part(kiln__gguf_string(&gguf, "llama.block_count", &name), KILN_INVALID_ARGUMENT,
+                      "is no text");
+    const struct kiln__gguf_key *key;
+    expect_error_part(kiln__gguf_array(&gguf, "general.name", KILN__GGUF_STRING, &key),
+                      KILN_INVALID_ARGUMENT, "is no array");
+    expect_error_part(kiln__gguf_array(&gguf, "nothing", KILN__GGUF_STRING, &key),
+                      KILN_INVALID_ARGUMENT, "key \"nothing\" is missing");
+    const struct kiln__gguf_tensor *tensor = kiln__gguf_tensor(&gguf, "blk.1.ffn_down.weight");
+    cr_assert(tensor);
+    cr_expect(tensor->rank == 2 && tensor->dims[0] == 256 && tensor->dims[1] == 64);
+    cr_expect_eq(tensor->bytes, (size_t)64 * 210);
+    cr_expect_not(kiln__gguf_tensor(&gguf, "blk.2.ffn_down.weight"));
+    kiln__gguf_free(&gguf);
+    free(bytes);
+}
+
+/* Spoil the bytes behind a text, have the file refused, and put them back. */
+static void spoil(uint8_t *bytes, size_t count, const char *text, ptrdiff_t behind, uint64_t value,
+                  size_t size, kiln_status status, const char *part)
+{
+    uint8_t *at = bytes + place_of(bytes, count, text, strlen(text)) + strlen(text) + behind;
+    uint8_t before[8];
+    memcpy(before, at, size);
+    put(at, value, size);
+    expect_refused(bytes, count, status, part);
+    memcpy(at, before, size);
+}
+
+Test(gguf, refused)
+{
+    size_t count;
+    uint8_t *bytes = tiny_bytes(&count);
+    expect_refused(bytes, 0, KILN_INVALID_ARGUMENT, "a file is no GGUF file");
+    expect_refused(bytes, 3, KILN_INVALID_ARGUMENT, "is no GGUF file");
+    expect_refused(bytes, 20, KILN_INVALID_ARGUMENT, "ends too early (at byte 16)");
+    expect_refused(bytes, count - 64, KILN_INVALID_ARGUMENT, "goes beyond the file's end");
+    spoil(bytes, count, "GGUF", 0, 2, 4, KILN_UNSUPPORTED, "is GGUF of version 2");
+    spoil(bytes, count, "GGUF", 4, UINT64_MAX, 8, KILN_INVALID_ARGUMENT, "more keys or tensors");
+    spoil(bytes, count, "GGUF", 12, UINT64_MAX, 8, KILN_INVALID_ARGUMENT, "more keys or tensors");
+    /* A key: its type, then the value; of an array the type of its elements, and how many. */
+    spoil(bytes, count, "general.name", 0, 13, 4, KILN_INVALID_ARGUMENT, "no known type");
+    spoil(bytes, count, "general.name", 4, UINT64_MAX, 8, KILN_INVALID_ARGUMENT, "ends too early");
+    spoil(bytes, count, "tokenizer.ggml.tokens", 4, 9, 4, KILN_INVALID_ARGUMENT, "array of arrays");
+    spoil(bytes, count, "tokenizer.ggml.tokens", 8, UINT64_MAX / 8 + 2, 8, KILN_INVALID_ARGUMENT,
+          "an array is longer than the file");
+    spoil(bytes, count, "tokenizer.ggml.token_type", 8, UINT64_MAX, 8, KILN_INVALID_ARGUMENT,
+          "an array is longer than the file");
+    /* A tensor: rank, dimensions, type, offset. */
+    const char *tensor = "blk.0.attn_q.weight";
+    spoil(bytes, count, tensor, 0, 5, 4, KILN_INVALID_ARGUMENT, "more than 4");
+    spoil(bytes, count, tensor, 0, 0, 4, KILN_INVALID_ARGUMENT, "no dimension");
+    spoil(bytes, count, tensor, 4, 0, 8, KILN_INVALID_ARGUMENT, "a dimension of 0");
+    spoil(bytes, count, tensor, 4, 48, 8, KILN_INVALID_ARGUMENT, "no whole number of blocks");
+    spoil(bytes, count, tensor, 12, UINT64_MAX / 2, 8, KILN_INVALID_ARGUMENT,
+          "larger than the file");
+    spoil(bytes, count, tensor, 20, 99, 4, KILN_UNSUPPORTED,
+          "tensor \"blk.0.attn_q.weight\" is of type 99, which kiln does not read");
+    spoil(bytes, count, tensor, 24, 16, 8, KILN_INVALID_ARGUMENT, "offset is not aligned");
+    spoil(bytes, count, tensor, 24, UINT64_MAX - 31, 8, KILN_INVALID_ARGUMENT,
+          "goes beyond the file's end");
+    spoil(bytes, count, tensor, 24, 0, 8, KILN_INVALID_ARGUMENT, "overlap");
+    spoil(bytes, count, tensor, -8, 'k', 1, KILN_INVALID_ARGUMENT,
+          "two tensors are called \"blk.0.attn_k.weight\"");
+    spoil(bytes, count, "general.name", -1, 'x', 1, KILN_OK, "");
+    spoil(bytes, count, "tokenizer.ggml.bos_token_id", -12, 'e', 1, KILN_INVALID_ARGUMENT,
+          "two keys are called \"tokenizer.ggml.eos_token_id\"");
+    free(bytes);
+}
+
+/* Whatever is damaged, reading ends with an answer, and what it hands out lies within the file. */
+Test(gguf, mutations)
+{
+    enum { FILES = 3000 };
+    size_t count;
+    uint8_t *bytes = tiny_bytes(&count);
+    const size_t head = place_of(bytes, count, "output_norm.weight", 18);
+    uint32_t state = 1;
+    for (int file = 0; file < FILES; file++) {
+        uint8_t before[8];
+        size_t at[8];
+        for (int i = 0; i < 8; i++) {
+            state = state * 1664525 + 1013904223;
+            /* Mostly among the counts, keys and names: tokens are long. */
+            at[i] = i % 2 ? (size_t)(state >> 8) % 700 : (size_t)(state >> 8) % (head + 1500);
+            before[i] = bytes[at[i]];
+            const uint32_t other = state >> 16, bit = 1u << (other & 7);
+            bytes[at[i]] = (uint8_t)(state & 1 ? other : before[i] ^ bit);
+        }
+        struct kiln__gguf gguf;
+        const size_t length = state >> 30 ? count : count - (size_t)(state >> 4) % 5000;
+        if (!kiln__gguf_read("a file", bytes, length, &gguf)) {
+            for (size_t i = 0; i < gguf.n_tensors; i++) {
+                const struct kiln__gguf_tensor *tensor = &gguf.tensors[i];
+                cr_assert(tensor->blocks >= bytes && tensor->bytes <= length &&
+                          tensor->blocks <= bytes + length - tensor->bytes);
+            }
+            struct kiln__tokenizer tokenizer = {0};
+            struct kiln__lm_shape shape;
+            if (!kiln__tokenizer_read(&gguf, &tokenizer)) {
+                struct kiln__tokens tokens = {0};
+                cr_assert(kiln__tokenizer_encode(&tokenizer, "the sun", 7, true, &tokens));
+                free(tokens.numbers);
+                if (kiln__lm_shape_read(&gguf, 400, &shape))
+                    cr_assert_neq(*kiln_last_error(), 0);
+            }
+            kiln__tokenizer_free(&tokenizer);
+            kiln__gguf_free(&gguf);
+        } else {
+            cr_assert_neq(*kiln_last_error(), 0);
+        }
+        for (int i = 8; i-- > 0;)
+            bytes[at[i]] = before[i];
+    }
+    free(bytes);
+}

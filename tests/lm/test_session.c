@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tiny model on a device, beside numpy in float64; sessions and their errors. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../support/context.h"
+#include "tiny.h"
+#include <kiln/lm.h>
+
+#define TOKENS(...)                                                                                \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define REALS(...)                                                                                 \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+static const int32_t prompt[] =
+#define PROMPT(count, tokens) tokens
+#include "known.def"
+    ;
+static const double logits_known[] =
+#define LOGITS(values) values
+#include "known.def"
+    ;
+static const int32_t answer[] =
+#define ANSWER(count, tokens) tokens
+#include "known.def"
+    ;
+
+enum {
+    PROMPT_COUNT = sizeof prompt / sizeof *prompt - 1, /* -1 ends both */
+    ANSWER_COUNT = sizeof answer / sizeof *answer - 1,
+    WORDS = sizeof logits_known / sizeof *logits_known
+};
+
+static kiln_context *context;
+static kiln_lm *lm;
+
+static void open_model(void)
+{
+    context = open_context();
+    expect_ok(kiln_lm_load(context, tiny_path(), NULL, &lm));
+}
+
+static void close_model(void)
+{
+    kiln_lm_release(lm);
+    close_context(context);
+}
+
+TestSuite(session, .init = open_model, .fini = close_model);
+
+static kiln_lm_session *open_session(const kiln_lm_session_options *options)
+{
+    kiln_lm_session *session;
+    expect_ok(kiln_lm_session_create(lm, options, &session));
+    return session;
+}
+
+/* ---- numbers ---- */
+
+static void expect_logits(kiln_lm_session *session, double bound)
+{
+    float logits[WORDS];
+    double worst = 0;
+    expect_ok(kiln_lm_logits(session, logits, WORDS));
+    for (size_t i = 0; i < WORDS; i++)
+        worst = fmax(worst, fabs((double)logits[i] - logits_known[i]));
+    cr_expect_lt(worst, bound, "off by %g", worst);
+}
+
+static void expect_answer(kiln_lm_session *session, size_t from)
+{
+    for (size_t i = from; i < ANSWER_COUNT; i++) {
+        int32_t token = -1;
+        expect_ok(kiln_lm_next(session, &token));
+        cr_assert_eq(token, answer[i], "token %zu is %d, not %d", i, (int)token, (int)answer[i]);
+    }
+}
+
+Test(session, answer)
+{
+    kiln_lm_session *session = open_session(NULL);
+    expect_ok(kiln_lm_feed(session, prompt, PROMPT_COUNT));
+    expect_logits(session, 2e-4);
+    expect_answer(session, 0);
+    cr_expect_eq(kiln_lm_session_length(session), (size_t)PROMPT_COUNT + ANSWER_COUNT);
+    cr_expect_eq(kiln_lm_session_context(session), 96u);
+    /* Back to the prompt, without feeding it. */
+    expect_ok(kiln_lm_session_truncate(session, PROMPT_COUNT));
+    expect_logits(session, 2e-4);
+    expect_answer(session, 0);
+    kiln_lm_session_release(session);
+}
+
+/* One by one, and in parts: the same text. */
+Test(session, parts)
+{
+    kiln_lm_session *session = open_session(NULL);
+    expect_ok(kiln_lm_feed(session, prompt, 1));
+    expect_ok(kiln_lm_feed(session, prompt + 1, PROMPT_COUNT - 1));
+    expect_logits(session, 2e-4);
+    for (size_t i = 0; i < 20; i++) /* tokens that were fed count as those that were chosen */
+        expect_ok(kiln_lm_feed(session, answer + i, 1));
+    expect_answer(session, 20);
+    expect_ok(kiln_lm_session_truncate(session, 0));
+    expect_ok(kiln_lm_feed(session, prompt, PROMPT_COUNT));
+    expect_logits(session, 2e-4);
+    kiln_lm_session_release(session);
+}
+
+/* From the second token on nothing is planned or compiled. */
+Test(session, one_recording)
+{
+    kiln_lm_session *session = open_session(NULL);
+    int32_t token;
+    expect_ok(kiln_lm_feed(session, prompt, PROMPT_COUNT));
+    expect_ok(kiln_lm_next(session, &token));
+    expect_ok(kiln_lm_next(session, &token));
+    const kiln_context_stats before = stats_of(context);
+    for (int i = 0; i < 30; i++)
+        expect_ok(kiln_lm_next(session, &token));
+    const kiln_context_stats after = stats_of(context);
+    cr_expect_eq(after.plans_made, before.plans_made);
+    cr_expect_eq(after.kernels_compiled + after.kernels_from_disk,
+                 before.kernels_compiled + before.kernels_from_disk);
+    cr_expect_eq(after.batches - before.batches, 30u);
+    kiln_lm_session_release(session);
+}
+
+Test(session, narrow)
+{
+    kiln_lm *narrow;
+    kiln_lm_options options = KILN_LM_OPTIONS_INIT;
+    options.weights = KILN_BF16;
+    expect_ok(kiln_lm_load(context, tiny_path(), &options, &narrow));
+    kiln_lm_session *session;
+    expect_ok(kiln_lm_session_create(narrow, NULL, &session));
+    kiln_lm_release(narrow); /* the session holds it */
+    expect_ok(kiln_lm_feed(session, prompt, PROMPT_COUNT));
+    expect_logits(session, 0.5);
+    kiln_lm_session_release(session);
+}
+
+/* A seed gives the same text again; a draw among one is the most probable token. */
+Test(session, drawn)
+{
+    kiln_lm_session_options options = KILN_LM_SESSION_OPTIONS_INIT;
+    options.temperature = 1.5;
+    options.seed = 7;
+    int32_t first[8], second[8];
+    for (int turn = 0; turn < 2; turn++) {
+        kiln_lm_session *session = open_session(&options);
+        expect_ok(kiln_lm_feed(session, prompt, PROMPT_COUNT));
+        for (int i = 0; i < 8; i++)
+            expect_ok(kiln_lm_next(session, turn ? &second[i] : &first[i]));
+        kiln_lm_session_release(session);
+    }
+    cr_expect_arr_eq(first, second, sizeof first);
+    cr_expect(memcmp(first, answer, sizeof first));
+    options.top_k = 1;
+    kiln_lm_session *session = open_session(&options);
+    expect_ok(kiln_lm_feed(session, prompt, PROMPT_COUNT));
+    expect_answer(session, 0);
+    kiln_lm_session_release(session);
+}
+
+/* ---- what a model says ---- */
+
+Test(session, info)
+{
+    kiln_lm_info info;
+    size_t bytes = 7;
+    expect_ok(kiln_lm_get_info(lm, &info));
+    cr_expect_str_eq(info.architecture, "llama");
+    cr_expect_str_eq(info.name, "tiny");
+    cr_expect(strstr(info.chat_template, "You are tiny"));
+    cr_expect(info.vocabulary == WORDS && info.context == 96 && info.layers == 2 &&
+              info.width == 64 && info.begin == 1 && info.end == 2);
+    cr_expect(kiln_lm_is_end(lm, 2) && kiln_lm_is_end(lm, 0) && !kiln_lm_is_end(lm, 3) &&
+              !kiln_lm_is_end(lm, -1) && !kiln_lm_is_end(lm, WORDS));
+    const char *text = kiln_lm_token_text(lm, prompt[1], &bytes);
+    cr_expect(bytes == 4 && !memcmp(text, " sun", 4));
+    kiln_lm_token_text(lm, 1, &bytes);
+    cr_expect_eq(bytes, 0u);
+    kiln_lm_token_text(lm, WORDS, &bytes);
+    cr_expect_eq(bytes, 0u);
+}
+
+Test(session, tokenize)
+{
+    static const char text[] = "The sun is out, they're going to the river";
+    int32_t *tokens;
+    size_t count;
+    expect_ok(kiln_lm_tokenize(lm, text, sizeof text - 1, KILN_LM_BEGIN, &tokens, &count));
+    cr_assert_eq(count, (size_t)PROMPT_COUNT); /* the file wants no token before it */
+    cr_expect_arr_eq(tokens, prompt, count * sizeof *tokens);
+    kiln_free(tokens);
+    expect_ok(kiln_lm_tokenize(lm, "", 0, 0, &tokens, &count));
+    cr_expect(count == 0 && tokens);
+    kiln_free(tokens);
+    expect_error_part(kiln_lm_tokenize(lm, "x", 1, 8, &tokens, &count), KILN_INVALID_ARGUMENT,
+                      "reading is 8");
+    expect_error_part(kiln_lm_tokenize(lm, NULL, 1, 0, &tokens, &count), KILN_INVALID_ARGUMENT,
+                      "an argument is NULL");
+}
+
+/* ---- errors ---- */
+
+Test(session, wrong_calls)
+{
+    kiln_lm_session *session = open_session(NULL);
+    float logits[WORDS];
+    int32_t token = 0;
+    expect_error_part(kiln_lm_next(session, &token), KILN_WRONG_STATE, "nothing was fed");
+    expect_error_part(kiln_lm_logits(session, logits, WORDS), KILN_WRONG_STATE, "nothing was fed");
+    expect_error_part(kiln_lm_logits(session, logits, 3), KILN_INVALID_ARGUMENT,
+                      "count is 3, and the model has 400 tokens");
+    token = WORDS;
+    expect_error_part(kiln_lm_feed(session, &token, 1), KILN_INVALID_ARGUMENT,
+                      "token 0 is 400, and the model has 400");
+    token = -1;
+    expect_error_part(kiln_lm_feed(session, &token, 1), KILN_INVALID_ARGUMENT, "token 0 is -1");
+    expect_error_part(kiln_lm_feed(session, NULL, 1), KILN_INVALID_ARGUMENT, "tokens is NULL");
+    expect_error_part(kiln_lm_feed(NULL, &token, 1), KILN_INVALID_ARGUMENT, "session is NULL");
+    expect_error_part(kiln_lm_next(session, NULL), KILN_INVALID_ARGUMENT, "token is NULL");
+    expect_error_part(kiln_lm_session_truncate(session, 1), KILN_INVALID_ARGUMENT,
+                      "length is 1, and the text has 0 tokens");
+    expect_ok(kiln_lm_feed(session, NULL, 0));
+    kiln_lm_session_release(session);
+    kiln_lm_session_release(NULL);
+    kiln_lm_release(NULL);
+}
+
+/* Neither a prompt nor an answer goes beyond the context; the text is as it was. */
+Test(session, full)
+{
+    kiln_lm_session_options options = KILN_LM_SESSION_OPTIONS_INIT;
+    options.context = PROMPT_COUNT + 2;
+    kiln_lm_session *session = open_session(&options);
+    int32_t token;
+    expect_ok(kiln_lm_feed(session, prompt, PROMPT_COUNT));
+    expect_error_part(kiln_lm_feed(session, prompt, 3), KILN_TOO_LARGE,
+                      "3 tokens and the 11 of the text are more than the session's context of 13");
+    expect_ok(kiln_lm_next(session, &token));
+    cr_expect_eq(token, answer[0]);
+    expect_ok(kiln_lm_next(session, &token));
+    cr_expect_eq(token, answer[1]);
+    expect_error_part(kiln_lm_next(session, &token), KILN_TOO_LARGE, "context of 13 is full");
+    cr_expect_eq(kiln_lm_session_length(session), 13u);
+    kiln_lm_session_release(session);
+}
+
+Test(session, options)
+{
+    static const struct {
+        kiln_lm_session_options options;
+        const char *part;
+    } wrong[] = {
+        {{.temperature = -1}, "options->temperature is -1"},
+        {{.temperature = NAN}, "options->temperature is "},
+        {{.top_p = 2}, "options->top_p is 2"},
+        {{.min_p = -0.5}, "min_p -0.5"},
+        {{.cache = KILN_I8}, "options->cache is i8"},
+        {{.context = SIZE_MAX}, "options->context is"},
+    };
+    kiln_lm_session *session;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        kiln_lm_session_options options = wrong[i].options;
+        options.size = sizeof options;
+        expect_error_part(kiln_lm_session_create(lm, &options, &session), KILN_INVALID_ARGUMENT,
+                          wrong[i].part);
+        cr_expect_not(session);
+    }
+    struct {
+        kiln_lm_session_options known;
+        size_t more;
+    } newer = {.known.size = sizeof newer};
+    expect_ok(kiln_lm_session_create(lm, &newer.known, &session));
+    kiln_lm_session_release(session);
+    newer.more = 1;
+    expect_error_part(kiln_lm_session_create(lm, &newer.known, &session), KILN_UNSUPPORTED,
+                      "fields that this version of kiln has not");
+    newer.known.size = 3;
+    expect_error_part(kiln_lm_session_create(lm, &newer.known, &session), KILN_INVALID_ARGUMENT,
+                      "start from KILN_LM_SESSION_OPTIONS_INIT");
+}
+
+/* ---- files ---- */
+
+/* The model with a byte behind a text changed. */
+static void expect_refused_model(const char *text, size_t behind, char value, kiln_status status,
+                                 const char *part)
+{
+    size_t count;
+    uint8_t *bytes = tiny_bytes(&count);
+    bytes[place_of(bytes, count, text, strlen(text)) + strlen(text) + behind] = (uint8_t)value;
+    char path[4096];
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/spoilt.gguf", folder ? folder : "/tmp");
+    FILE *file = fopen(path, "wb");
+    cr_assert(file && fwrite(bytes, 1, count, file) == count && !fclose(file));
+    kiln_lm *spoilt;
+    expect_error_part(kiln_lm_load(context, path, NULL, &spoilt), status, part);
+    cr_expect_not(spoilt);
+    remove(path);
+    free(bytes);
+}
+
+Test(session, refused)
+{
+    kiln_lm *none;
+    kiln_lm_options options = KILN_LM_OPTIONS_INIT;
+    expect_error_part(kiln_lm_load(context, "/nowhere.gguf", NULL, &none), KILN_IO_ERROR,
+                      "/nowhere.gguf: No such file");
+    expect_error_part(kiln_lm_load(context, "/dev/null", NULL, &none), KILN_INVALID_ARGUMENT,
+                      "is empty, or no file");
+    expect_error_part(kiln_lm_load(NULL, tiny_path(), NULL, &none), KILN_INVALID_ARGUMENT,
+                      "context is NULL");
+    options.weights = KILN_I32;
+    expect_error_part(kiln_lm_load(context, tiny_path(), &options, &none), KILN_INVALID_ARGUMENT,
+                      "options->weights is i32");
+    expect_refused_model("general.architecture", 12, 'X', KILN_UNSUPPORTED,
+                         "the architecture is \"Xlama\"; kiln knows llama");
+    expect_refused_model("llama.block_count", 4, 3, KILN_INVALID_ARGUMENT,
+                         "has no tensor \"blk.2.attn_norm.weight\"");
+    expect_refused_model("llama.block_count", 6, 3, KILN_INVALID_ARGUMENT, "tensors for");
+    expect_refused_model("llama.attention.head_count_kv", 4, 3, KILN_UNSUPPORTED,
+                         "4 heads of 16 with 3 of keys");
+    expect_refused_model("llama.attention.head_count_kv", 4, 4, KILN_INVALID_ARGUMENT,
+                         "tensor \"blk.0.attn_k.weight\" is [32,64], and should be [64,64]");
+    expect_refused_model("llama.embedding_length", 4, 0, KILN_INVALID_ARGUMENT,
+                         "key \"llama.embedding_length\" is 0, or missing");
+}

@@ -1,0 +1,58 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `kiln generate` with the tiny model of tests/lm: arguments, sentences, and how texts go on. The
+# program under test is $KILN, else ./kiln.
+kiln=${KILN:-./kiln}
+model=${srcdir:-.}/tests/lm/tiny.gguf
+text="The sun is out, they're going to the river"
+. "${srcdir:-.}/tests/shell-tests"
+
+run() {
+    "$kiln" generate "$@"
+}
+
+if "$kiln" generate --help 2>&1 | grep -q 'built without'; then
+    check "a build without it says so" 1 'built without libkiln-lm' "$model" x
+    finish
+    exit
+fi
+check "help" 0 '^Usage: kiln generate ' --help
+check "its options" 0 '--temperature=NUMBER' --help
+check "no model" 2 'MODEL is missing'
+check "three arguments" 2 '"c" is one argument too many' a b c
+check "a temperature that is none" 2 '"warm" is no number' -T warm a b
+check "a share that is none" 2 '"2" is no number from 0 to 1' --top-p 2 a b
+check "a number that is none" 2 '"-1" is no whole number' -n -1 a b
+check "an option that is none" 2 'did you mean' --temprature 1 a b
+if ! "$kiln" info >/dev/null 2>&1; then
+    finish
+    exit
+fi
+check "a file that is not there" 1 'nowhere.gguf: No such file' nowhere.gguf x
+check "a file of something else" 1 'is no GGUF file' "$0" x
+check "no text" 1 'no tokens to go on from' "$model" ''
+check "more than the context" 1 'more than the session.s context of 5' --context 5 "$model" "$text"
+check "a text goes on" 0 '"tokens": 20, "ended": "length"' --json -n 20 "$model" "$text"
+check "until the context is full" 0 '"prompt_tokens": 11, "tokens": 3' --json --context 14 "$model" "$text"
+run() {
+    "$kiln" generate -n 20 "$model" "$text" >"$folder/argument" &&
+        echo "$text" | "$kiln" generate -n 20 "$model" >"$folder/input" &&
+        cmp "$folder/argument" "$folder/input" && wc -c <"$folder/input"
+}
+check "from standard input, too" 0 '^ *[1-9][0-9]*$'
+draw() {
+    "$kiln" generate -n 20 -T 2 --seed "$1" "$model" "$text"
+}
+run() {
+    draw 1 >"$folder/first" && draw 1 >"$folder/again" && draw 2 >"$folder/other" &&
+        cmp "$folder/first" "$folder/again" && ! cmp -s "$folder/first" "$folder/other" && echo fine
+}
+check "a seed gives the same text again" 0 '^fine$'
+if [ -c /dev/full ]; then
+    run() {
+        "$kiln" generate -n 5 "$model" "$text" >/dev/full
+    }
+    check "an output that is full" 1 'standard output could not be written'
+fi
+
+finish
