@@ -219,12 +219,15 @@ codegen_sources = \
 	lib/codegen/epilogue_text.c \
 	lib/codegen/generic_text.c \
 	lib/codegen/load_gather.c \
+	lib/codegen/one_launch.c \
 	lib/codegen/loops.c \
 	lib/codegen/loops.h \
 	lib/codegen/online_phases.c \
 	lib/codegen/online_phases.h \
 	lib/codegen/parameters.c \
 	lib/codegen/parameters.h \
+	lib/codegen/phase_text.c \
+	lib/codegen/phase_text.h \
 	lib/codegen/prelude.c \
 	lib/codegen/prologue_text.c \
 	lib/codegen/reduced_axis.c \
@@ -503,6 +506,7 @@ kernels = \
 	kernels/matmul_wgmma_pack.cl \
 	kernels/narrow.cl \
 	kernels/blocks.cl \
+	kernels/one_launch.cl \
 	kernels/scatter.cl \
 	kernels/scatter_gpu.cl \
 	kernels/sort_cpu_digits.cl \

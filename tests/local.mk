@@ -22,6 +22,7 @@ criterion_tests = \
 	tests/nn/test_conv \
 	tests/nn/test_convolution \
 	tests/runtime/test_counts \
+	tests/runtime/test_one_launch \
 	tests/device/test_device \
 	tests/record/test_einsum \
 	tests/record/test_errors \

@@ -43,6 +43,10 @@ static void name_group(const struct kiln__plan *plan, const struct kiln__launch 
 void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
                         struct kiln__text *name)
 {
+    if (launch->phases.count) {
+        kiln__joined_name(plan, launch, name);
+        return;
+    }
     if (launch->source == KILN__SOURCE_TEMPLATE)
         kiln__text_add(name, "%s %s", launch->file, launch->options);
     if (launch->variant.generic)
@@ -54,6 +58,10 @@ void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch
 static void emit_group(const struct kiln__plan *plan, const struct kiln__launch *launch, bool brief,
                        bool checked, struct kiln__text *source)
 {
+    if (launch->phases.count) {
+        kiln__joined_source(plan, launch, brief, source);
+        return;
+    }
     struct kiln__code code = {.open = 0};
     bool generic = launch->variant.generic;
     struct kiln__emit emit = {

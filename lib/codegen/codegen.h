@@ -25,6 +25,16 @@ void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__laun
 void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch *launch,
                         struct kiln__text *text);
 
+/* Join runs of short launches to one each, where the plan's options ask for that (one_launch.c).
+ * False: no memory. */
+bool kiln__launches_join(struct kiln__plan *plan);
+
+/* The name and the text of a launch that does others as its phases (one_launch.c). */
+void kiln__joined_name(const struct kiln__plan *plan, const struct kiln__launch *joined,
+                       struct kiln__text *name);
+void kiln__joined_source(const struct kiln__plan *plan, const struct kiln__launch *joined,
+                         bool brief, struct kiln__text *source);
+
 /* Check the arguments of every launch against the parameters that its text declares
  * (verify_launches.c). Errors: WRONG_STATE, with what is wrong in `text`; OUT_OF_HOST_MEMORY. */
 kiln_status kiln__launches_verify(const struct kiln__plan *plan, char text[KILN__WRONG]);

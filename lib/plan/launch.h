@@ -163,10 +163,12 @@ struct kiln__launch {
                          was tried before, and its program may be refused even so */
     enum kiln__argument_section part; /* of arguments that are appended from now on */
     bool failed;     /* without memory for an argument; further ones make no difference */
+    uint32_t joined; /* 1 + the plan's joined launch that does it as a phase; 0: none */
     uint32_t covers; /* 1 + the group that its group does on the way; 0: none */
     uint32_t makes;  /* 1 + the slot that it makes of buffers that stay (frozen.c); 0: none */
     KILN__VECTOR(struct kiln__argument) arguments;
-    KILN__VECTOR(int32_t) table; /* see lower/generic.h; most have none */
+    KILN__VECTOR(uint32_t) phases; /* of a joined one: launches of the plan, in their order */
+    KILN__VECTOR(int32_t) table;   /* see lower/generic.h; most have none */
     uint32_t dimensions;
     size_t global[3], local[3];
     uint64_t bytes; /* memory traffic at least */

@@ -12,12 +12,12 @@
 
 static const struct kiln__group *group_of(const struct kiln__plan *plan, uint32_t launch)
 {
-    return &plan->fusion.groups.items[plan->launches.items[launch].group];
+    return &plan->fusion.groups.items[kiln__plan_launch_at(plan, launch)->group];
 }
 
-void kiln__launch_words(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *text)
+static void add_words(const struct kiln__plan *plan, const struct kiln__group *group,
+                      struct kiln__text *text)
 {
-    const struct kiln__group *group = group_of(plan, launch);
     for (size_t i = 0; i < group->nodes.count && i < MOST_NAMED; i++)
         kiln__text_add(text, "%s%s", i ? ", " : "",
                        kiln__node_name(&plan->fusion.graph.nodes.items[group->nodes.items[i]]));
@@ -25,9 +25,17 @@ void kiln__launch_words(const struct kiln__plan *plan, uint32_t launch, struct k
         kiln__text_add(text, " and %zu more", group->nodes.count - MOST_NAMED);
 }
 
+void kiln__launch_words(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *text)
+{
+    for (size_t k = 0; k < kiln__plan_parts(plan, launch); k++) {
+        kiln__text_add(text, "%s", k ? "; " : "");
+        add_words(plan, group_of(plan, kiln__plan_part(plan, launch, k)), text);
+    }
+}
+
 void kiln__launch_title(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *text)
 {
-    kiln__text_add(text, "kernel %u (%s%s", launch, plan->launches.items[launch].kernel,
+    kiln__text_add(text, "kernel %u (%s%s", launch, kiln__plan_launch_at(plan, launch)->kernel,
                    group_of(plan, launch)->nodes.count ? ": " : "");
     kiln__launch_words(plan, launch, text);
     kiln__text_add(text, ")");
@@ -41,10 +49,9 @@ static void add_value(const struct kiln__plan *plan, uint32_t index, const char 
                    kiln__shape_text(&node->shape).text);
 }
 
-void kiln__launch_shapes(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *text)
+static void add_shapes(const struct kiln__plan *plan, const struct kiln__group *group,
+                       const char *before, struct kiln__text *text)
 {
-    const struct kiln__group *group = group_of(plan, launch);
-    const char *before = "";
     for (size_t i = 0; i < group->accesses.count; i++) {
         bool again = group->accesses.items[i].kind == KILN__ACCESS_NUMBER;
         for (size_t k = 0; k < i; k++)
@@ -56,6 +63,12 @@ void kiln__launch_shapes(const struct kiln__plan *plan, uint32_t launch, struct 
     }
     for (size_t i = 0; i < group->stores.count; i++)
         add_value(plan, group->stores.items[i].node, i ? " " : " -> ", text);
+}
+
+void kiln__launch_shapes(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *text)
+{
+    for (size_t k = 0; k < kiln__plan_parts(plan, launch); k++)
+        add_shapes(plan, group_of(plan, kiln__plan_part(plan, launch, k)), k ? "; " : "", text);
 }
 
 /* ---- how much ---- */
@@ -104,12 +117,22 @@ static bool is_beside(const struct kiln__launch *launch)
              ends_in(launch->kernel, "_sum")));
 }
 
-uint64_t kiln__launch_operations(const struct kiln__plan *plan, uint32_t launch)
+static uint64_t operations_in(const struct kiln__plan *plan, const struct kiln__group *group)
 {
-    const struct kiln__group *group = group_of(plan, launch);
     uint64_t operations = 0;
-    for (size_t i = 0; i < group->nodes.count && !is_beside(&plan->launches.items[launch]); i++)
+    for (size_t i = 0; i < group->nodes.count; i++)
         operations += operations_of(&plan->fusion.graph,
                                     &plan->fusion.graph.nodes.items[group->nodes.items[i]]);
+    return operations;
+}
+
+uint64_t kiln__launch_operations(const struct kiln__plan *plan, uint32_t launch)
+{
+    uint64_t operations = 0;
+    for (size_t k = 0; k < kiln__plan_parts(plan, launch); k++) {
+        const uint32_t part = kiln__plan_part(plan, launch, k);
+        if (!is_beside(&plan->launches.items[part]))
+            operations += operations_in(plan, group_of(plan, part));
+    }
     return operations;
 }

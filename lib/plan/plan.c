@@ -69,6 +69,14 @@ bool kiln__plan_next_named(const struct kiln__plan *plan, const struct kiln__pla
     return false;
 }
 
+size_t kiln__plan_enqueued(const struct kiln__plan *plan)
+{
+    size_t count = kiln__plan_launches(plan);
+    for (size_t i = 0; i < plan->launches.count; i++)
+        count -= plan->launches.items[i].joined != 0;
+    return count;
+}
+
 size_t kiln__plan_trim(struct kiln__plan *plan)
 {
     const struct kiln__fusion *fusion = &plan->fusion;
@@ -76,10 +84,13 @@ size_t kiln__plan_trim(struct kiln__plan *plan)
     for (size_t i = 0; i < plan->launches.count; i++)
         bytes += kiln__vector_trim(&plan->launches.items[i].arguments) +
                  kiln__vector_trim(&plan->launches.items[i].table);
+    for (size_t i = 0; i < plan->joined.count; i++)
+        bytes += kiln__vector_trim(&plan->joined.items[i].arguments) +
+                 kiln__vector_trim(&plan->joined.items[i].phases);
     return bytes + fusion->graph.nodes.count * sizeof *plan->slot_of +
            fusion->groups.count * sizeof *plan->absorbed + kiln__vector_trim(&plan->launches) +
-           kiln__vector_trim(&plan->slots) + kiln__vector_trim(&plan->steps) +
-           kiln__vector_trim(&plan->dependencies);
+           kiln__vector_trim(&plan->joined) + kiln__vector_trim(&plan->slots) +
+           kiln__vector_trim(&plan->steps) + kiln__vector_trim(&plan->dependencies);
 }
 
 const struct kiln__device *kiln__plan_device(const struct kiln__plan *plan,
@@ -105,7 +116,12 @@ void kiln__plan_free(struct kiln__plan *plan)
         kiln__vector_free(&plan->launches.items[i].arguments);
         kiln__vector_free(&plan->launches.items[i].table);
     }
+    for (size_t i = 0; i < plan->joined.count; i++) {
+        kiln__vector_free(&plan->joined.items[i].arguments);
+        kiln__vector_free(&plan->joined.items[i].phases);
+    }
     kiln__vector_free(&plan->launches);
+    kiln__vector_free(&plan->joined);
     kiln__vector_free(&plan->slots);
     kiln__vector_free(&plan->steps);
     kiln__vector_free(&plan->dependencies);

@@ -84,6 +84,7 @@ struct kiln__plan_options {
     const struct kiln__tuning *tuning;     /* values of single works, or NULL (device/tunables.h) */
     const bool *generic; /* per group: it is computed by the generic kernel (generic.h); NULL: none.
                             While the plan is made */
+    bool one_launch;     /* runs of short launches become one (codegen/one_launch.c) */
     bool all_generic;    /* all are that can be: for tests */
     uint64_t limit;      /* most bytes that a run may need, if values that are computed again
                             (rematerialise.c)      can bring it there; 0: none */
@@ -100,6 +101,9 @@ struct kiln__plan {
     struct kiln__plan_options options;
     KILN__VECTOR(struct kiln__slot) slots;
     KILN__VECTOR(struct kiln__launch) launches;
+    KILN__VECTOR(struct kiln__launch)
+    joined; /* each does several of `launches`, at the step of the first, as its phases
+               (codegen/one_launch.c) */
     KILN__VECTOR(struct kiln__plan_step) steps;
     /* Of each step, ascending: earlier ones that wrote what it reads or writes over, or that read
      * what it writes over, unless that follows from others. Steps may run in any order, and at
@@ -116,6 +120,35 @@ struct kiln__plan {
     uint64_t unshared_bytes; /* what the arena would take if nothing shared memory */
 };
 #define KILN__NO_SLOT UINT32_MAX
+
+/* Both kinds of launches are numbered as one list, the joined ones behind the others. */
+static inline size_t kiln__plan_launches(const struct kiln__plan *plan)
+{
+    return plan->launches.count + plan->joined.count;
+}
+
+static inline const struct kiln__launch *kiln__plan_launch_at(const struct kiln__plan *plan,
+                                                              size_t index)
+{
+    return index < plan->launches.count ? &plan->launches.items[index]
+                                        : &plan->joined.items[index - plan->launches.count];
+}
+
+/* Launches that are not joined ones which a launch, of either kind, does: so many, and part `k`. */
+static inline size_t kiln__plan_parts(const struct kiln__plan *plan, uint32_t launch)
+{
+    const size_t phases = kiln__plan_launch_at(plan, launch)->phases.count;
+    return phases ? phases : 1;
+}
+
+static inline uint32_t kiln__plan_part(const struct kiln__plan *plan, uint32_t launch, size_t k)
+{
+    const struct kiln__launch *of = kiln__plan_launch_at(plan, launch);
+    return of->phases.count ? of->phases.items[k] : launch;
+}
+
+/* How many are enqueued, where joined ones are used. */
+size_t kiln__plan_enqueued(const struct kiln__plan *plan);
 
 /* Device memory that a run may need at once: what is kept, too, since it may have to be made again.
  */

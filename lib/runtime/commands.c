@@ -71,7 +71,7 @@ static struct kiln__trace_span span_of(const struct commands *commands, const ch
     return (struct kiln__trace_span){
         .name = name,
         .bytes = bytes,
-        .called = called ? called[executable->plan->launches.count + slot] : 0};
+        .called = called ? called[kiln__plan_launches(executable->plan) + slot] : 0};
 }
 
 /* `status` of enqueuing them. Spans share the bytes. */
@@ -140,7 +140,7 @@ static kiln_status enqueue_kernel(struct commands *commands, uint32_t index, cl_
                                   struct kiln__error *error)
 {
     struct kiln__runtime *runtime = runtime_of(commands);
-    const struct kiln__launch *launch = &commands->executable->plan->launches.items[index];
+    const struct kiln__launch *launch = kiln__plan_launch_at(commands->executable->plan, index);
     if (launch->source == KILN__SOURCE_CLBLAST) {
         if (!atomic_exchange(&runtime->uses_clblast, true))
             kiln__clblast_begin();
@@ -160,7 +160,7 @@ static kiln_status enqueue_first(struct commands *commands, uint32_t index, cl_e
     if (!kiln__compiler_enter())
         return kiln__fail(error, KILN_BUILD_FAILED,
                           "kernel %.80s is not compiled: the process ends",
-                          commands->executable->plan->launches.items[index].kernel);
+                          kiln__plan_launch_at(commands->executable->plan, index)->kernel);
     kiln_status status = enqueue_kernel(commands, index, event, error);
     if (!status)
         kiln__compiler_launched(commands->stream->queue, *event);
@@ -168,14 +168,31 @@ static kiln_status enqueue_first(struct commands *commands, uint32_t index, cl_e
     return status;
 }
 
+/* What the step of a launch enqueues: that, or at the first of several one that does them all.
+ * False: nothing, and it counts no more among the steps that are left. */
+static bool find_enqueued(struct commands *commands, uint32_t *index)
+{
+    const struct kiln__executable *executable = commands->executable;
+    const struct kiln__plan *plan = executable->plan;
+    const uint32_t joined = plan->launches.items[*index].joined;
+    if (!joined || !executable->kernels[plan->launches.count + joined - 1]) {
+        commands->left -= executable->run.left_out[*index];
+        return !executable->run.left_out[*index];
+    }
+    const struct kiln__launch *all = &plan->joined.items[joined - 1];
+    if (all->phases.items[0] != *index)
+        return false;
+    commands->left -= all->phases.count - 1;
+    *index = (uint32_t)plan->launches.count + joined - 1;
+    return true;
+}
+
 static kiln_status launch(struct commands *commands, uint32_t index, struct kiln__error *error)
 {
     const struct kiln__executable *executable = commands->executable;
-    const struct kiln__launch *launch = &executable->plan->launches.items[index];
-    if (executable->run.left_out[index]) {
-        commands->left--;
+    if (!find_enqueued(commands, &index))
         return KILN_OK;
-    }
+    const struct kiln__launch *launch = kiln__plan_launch_at(executable->plan, index);
     cl_event own, *event = launch_event(commands, &own);
     kiln_status status = compiles(commands) ? enqueue_first(commands, index, event, error)
                                             : enqueue_kernel(commands, index, event, error);

@@ -41,7 +41,7 @@ static kiln_status set_constants(const struct kiln__launch *launch, cl_kernel ke
 static kiln_status make_table(struct kiln__executable *executable, size_t index,
                               struct kiln__error *error)
 {
-    const struct kiln__launch *launch = &executable->plan->launches.items[index];
+    const struct kiln__launch *launch = kiln__plan_launch_at(executable->plan, index);
     cl_mem *table = &executable->tables[index];
     cl_int code;
     if (!launch->table.count || *table)
@@ -59,7 +59,7 @@ static kiln_status make_table(struct kiln__executable *executable, size_t index,
 static kiln_status set_table(struct kiln__executable *executable, size_t index,
                              struct kiln__error *error)
 {
-    const struct kiln__launch *launch = &executable->plan->launches.items[index];
+    const struct kiln__launch *launch = kiln__plan_launch_at(executable->plan, index);
     kiln_status status = make_table(executable, index, error);
     if (status || !launch->table.count)
         return status;
@@ -73,8 +73,8 @@ static kiln_status set_arguments(struct kiln__executable *executable, size_t ind
                                  struct kiln__error *error)
 {
     bool checked = executable->programs[index].checked;
-    kiln_status status =
-        set_constants(&executable->plan->launches.items[index], executable->kernels[index], error);
+    kiln_status status = set_constants(kiln__plan_launch_at(executable->plan, index),
+                                       executable->kernels[index], error);
     if (!status)
         status = set_table(executable, index, error);
     if (!status && checked)
@@ -87,7 +87,7 @@ static kiln_status borrow_kernel(struct kiln__executable *executable, size_t ind
 {
     bool same;
     kiln_status status = kiln__kernel_borrow(
-        executable->programs[index].program, executable->plan->launches.items[index].kernel,
+        executable->programs[index].program, kiln__plan_launch_at(executable->plan, index)->kernel,
         executable->borrower, &executable->lent[index], &same, error);
     if (status)
         return status;
@@ -98,7 +98,7 @@ static kiln_status borrow_kernel(struct kiln__executable *executable, size_t ind
 kiln_status kiln__executable_borrow(struct kiln__executable *executable, struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
-    for (size_t i = 0; i < executable->plan->launches.count && !status; i++)
+    for (size_t i = 0; i < kiln__plan_launches(executable->plan) && !status; i++)
         if (executable->programs[i].program)
             status = borrow_kernel(executable, i, error);
     return status;
@@ -106,7 +106,7 @@ kiln_status kiln__executable_borrow(struct kiln__executable *executable, struct 
 
 static void return_kernels(struct kiln__executable *executable)
 {
-    for (size_t i = 0; executable->kernels && i < executable->plan->launches.count; i++)
+    for (size_t i = 0; executable->kernels && i < kiln__plan_launches(executable->plan); i++)
         if (executable->kernels[i]) {
             kiln__kernel_return(executable->lent[i]);
             executable->kernels[i] = NULL;
@@ -117,8 +117,8 @@ static void return_kernels(struct kiln__executable *executable)
 static void each_use(struct kiln__executable *executable,
                      void (*visit)(struct kiln__executable *, uint32_t slot, struct kiln__use use))
 {
-    for (uint32_t i = 0; i < executable->plan->launches.count; i++) {
-        const struct kiln__launch *launch = &executable->plan->launches.items[i];
+    for (uint32_t i = 0; i < kiln__plan_launches(executable->plan); i++) {
+        const struct kiln__launch *launch = kiln__plan_launch_at(executable->plan, i);
         for (uint32_t k = 0; k < launch->arguments.count; k++)
             if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY)
                 visit(executable, launch->arguments.items[k].slot, (struct kiln__use){i, k});
@@ -154,7 +154,7 @@ static bool list_uses(struct kiln__executable *executable)
 static bool make_room(struct kiln__executable *executable,
                       const struct kiln__launch_program *programs)
 {
-    size_t launches = executable->plan->launches.count, slots = executable->plan->slots.count;
+    size_t launches = kiln__plan_launches(executable->plan), slots = executable->plan->slots.count;
     executable->kernels = calloc(launches + 1, sizeof *executable->kernels);
     executable->lent = calloc(launches + 1, sizeof *executable->lent);
     executable->programs = calloc(launches + 1, sizeof *executable->programs);
@@ -174,14 +174,15 @@ static void executable_describe(struct kiln__executable *executable)
     const struct kiln__plan *plan = executable->plan;
     struct kiln__trace *trace = executable->runtime->trace;
     if (trace)
-        executable->described = calloc(plan->launches.count + 1, sizeof *executable->described);
-    for (uint32_t i = 0; i < plan->launches.count && executable->described; i++) {
+        executable->described =
+            calloc(kiln__plan_launches(plan) + 1, sizeof *executable->described);
+    for (uint32_t i = 0; i < kiln__plan_launches(plan) && executable->described; i++) {
         struct kiln__text names = {0}, shapes = {0};
         kiln__launch_words(plan, i, &names);
         kiln__launch_shapes(plan, i, &shapes);
         struct kiln__trace_words words = {
             names.data ? names.data : "", shapes.data ? shapes.data : "",
-            plan->launches.items[i].group, kiln__launch_operations(plan, i)};
+            kiln__plan_launch_at(plan, i)->group, kiln__launch_operations(plan, i)};
         executable->described[i] = kiln__trace_describe(trace, &words);
         kiln__text_free(&names);
         kiln__text_free(&shapes);
@@ -192,7 +193,7 @@ static void executable_describe(struct kiln__executable *executable)
 void kiln__executable_call(struct kiln__executable *executable, const struct kiln__labels *labels)
 {
     struct kiln__trace *trace = executable->runtime->trace;
-    size_t launches = executable->plan->launches.count, slots = executable->plan->slots.count;
+    size_t launches = kiln__plan_launches(executable->plan), slots = executable->plan->slots.count;
     uint64_t hash = trace ? kiln__labels_hash(labels) : 0;
     if (hash == executable->labels)
         return;
@@ -272,7 +273,7 @@ void kiln__executable_destroy(struct kiln__executable *executable)
     if (!executable)
         return;
     return_kernels(executable);
-    for (size_t i = 0; executable->tables && i < executable->plan->launches.count; i++)
+    for (size_t i = 0; executable->tables && i < kiln__plan_launches(executable->plan); i++)
         if (executable->tables[i])
             clReleaseMemObject(executable->tables[i]);
     kiln__executable_rest(executable);
@@ -359,8 +360,8 @@ void kiln__executable_launched(struct kiln__executable *executable)
     if (executable->has_run)
         return;
     executable->has_run = true;
-    for (size_t i = 0; i < executable->plan->launches.count; i++) {
-        const struct kiln__launch *launch = &executable->plan->launches.items[i];
+    for (size_t i = 0; i < kiln__plan_launches(executable->plan); i++) {
+        const struct kiln__launch *launch = kiln__plan_launch_at(executable->plan, i);
         if (executable->programs[i].program)
             kiln__program_launched(executable->programs[i].program, launch->dimensions,
                                    launch->global, launch->local);

@@ -163,7 +163,13 @@ kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
     kiln_status status = kiln__compile_rewrite(recorded, &catalogue.support, log, &graph, error);
     if (!status)
         status = fuse_and_plan(&graph, options, plan, error);
-    return status ? status : compile_fit(plan, error);
+    if (!status)
+        status = compile_fit(plan, error);
+    if (!status && !kiln__launches_join(plan)) {
+        kiln__plan_free(plan);
+        status = no_memory(error);
+    }
+    return status;
 }
 
 /* ---- plan -> codegen -> cache -> executable ---- */
@@ -173,7 +179,7 @@ kiln_status kiln__compile_executable(struct kiln__runtime *runtime, const struct
                                      const unsigned *threads, struct kiln__executable **made,
                                      struct kiln__error *error)
 {
-    struct kiln__launch_program *programs = calloc(plan->launches.count + 1, sizeof *programs);
+    struct kiln__launch_program *programs = calloc(kiln__plan_launches(plan) + 1, sizeof *programs);
     kiln_status status = programs ? KILN_OK : no_memory(error);
     *made = NULL;
     if (!status && !checked)

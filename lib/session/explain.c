@@ -81,6 +81,8 @@ static void explain_launch(const struct kiln__names *names, uint32_t index, stru
                    launch->dimensions > 1 ? launch->global[1] : 1,
                    launch->dimensions > 2 ? launch->global[2] : 1, launch->local[0]);
     explain_choice(&launch->choice, text);
+    if (launch->joined)
+        kiln__text_add(text, ", done by launch %zu", plan->launches.count + launch->joined - 1);
     kiln__names_say(names, index, ", for ", ", ", text);
 }
 
@@ -121,12 +123,13 @@ static bool is_shown(const struct kiln__text *texts, uint32_t index)
 /* Each text once, behind the launches that have it. */
 static void explain_kernels(const struct kiln__plan *plan, struct kiln__text *text)
 {
-    size_t count = plan->launches.count;
+    size_t count = kiln__plan_launches(plan);
     struct kiln__text *texts = calloc(count + 1, sizeof *texts);
     for (uint32_t i = 0; i < count && texts; i++)
-        kiln__codegen_show(plan, &plan->launches.items[i], &texts[i]);
+        if (!kiln__plan_launch_at(plan, i)->joined)
+            kiln__codegen_show(plan, kiln__plan_launch_at(plan, i), &texts[i]);
     for (uint32_t i = 0; i < count && texts; i++) {
-        if (is_shown(texts, i))
+        if (is_shown(texts, i) || kiln__plan_launch_at(plan, i)->joined)
             continue;
         kiln__text_add(text, "/* launch %u", i);
         for (uint32_t k = i + 1; k < count; k++)

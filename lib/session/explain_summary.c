@@ -60,7 +60,7 @@ void kiln__explain_summary(const struct kiln__graph *recorded, const struct kiln
     struct kiln__names names;
     kiln__names_make(plan, recorded->labels, &names);
     kiln__text_add(text, "operations: %zu recorded, %zu left; launches: %zu; ", totals.recorded,
-                   totals.left, plan->launches.count);
+                   totals.left, kiln__plan_enqueued(plan));
     kiln__text_add(text, "uploads: %zu; downloads: %zu; copies: %zu; precision: %s\n",
                    totals.uploads, totals.downloads, totals.copies, precision_of(recorded));
     kiln__text_add(text,

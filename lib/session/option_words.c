@@ -17,6 +17,12 @@ static const char *cache_word(size_t number)
     return number < sizeof words / sizeof *words ? words[number] : NULL;
 }
 
+static const char *launch_word(size_t number)
+{
+    static const char *const words[] = {"off", "on"};
+    return number < sizeof words / sizeof *words ? words[number] : NULL;
+}
+
 static const char *memory_word(size_t number)
 {
     static const char *const words[] = {"shared", "separate", "mapped"};
@@ -132,6 +138,9 @@ static kiln_status check_variables(const char *call, const kiln_context_options 
         status = check_word(call, "KILN_CACHE", kiln__environment("KILN_CACHE"), cache_word);
     if (!status && options->compile == KILN_COMPILE_DEFAULT)
         status = check_word(call, "KILN_COMPILE", kiln__environment("KILN_COMPILE"), compile_word);
+    if (!status)
+        status =
+            check_word(call, "KILN_ONE_LAUNCH", kiln__environment("KILN_ONE_LAUNCH"), launch_word);
     if (!status && options->precision == KILN_PRECISION_DEFAULT)
         status =
             check_word(call, "KILN_PRECISION", kiln__environment("KILN_PRECISION"), precision_word);

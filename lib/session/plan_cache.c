@@ -30,6 +30,13 @@ struct kiln__plan_cache {
     struct kiln__index works; /* hashes of those that were written down (plan_workloads.h) */
 };
 
+/* The word has been checked. */
+static bool wants_one_launch(void)
+{
+    const char *variable = kiln__environment("KILN_ONE_LAUNCH");
+    return variable && !strcmp(variable, "on");
+}
+
 struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, const char *matmul,
                                                  const struct kiln__tuning *tuning)
 {
@@ -46,6 +53,7 @@ struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, 
     atomic_init(&cache->runs_behind,
                 runtime->programs &&
                     kiln__programs_compile_mode(runtime->programs) == KILN_COMPILE_BACKGROUND);
+    kiln__plan_cache_use_one_launch(cache, wants_one_launch());
     pthread_mutex_init(&cache->lock, NULL);
     pthread_mutex_init(&cache->beginning, NULL);
     return cache;
@@ -60,6 +68,11 @@ void kiln__plan_cache_use_self_tester(struct kiln__plan_cache *cache,
 void kiln__plan_cache_wait_for_kernels(struct kiln__plan_cache *cache)
 {
     atomic_store(&cache->runs_behind, false);
+}
+
+void kiln__plan_cache_use_one_launch(struct kiln__plan_cache *cache, bool use)
+{
+    cache->options.one_launch = use && !atomic_load(&cache->runs_behind);
 }
 
 void kiln__plan_cache_use_generic(struct kiln__plan_cache *cache)

@@ -25,6 +25,10 @@ void kiln__plan_cache_use_self_tester(struct kiln__plan_cache *cache,
  * compile mode says. */
 void kiln__plan_cache_wait_for_kernels(struct kiln__plan_cache *cache);
 
+/* Whether plans from now on have runs of short launches joined to one each, where the device can
+ * ($KILN_ONE_LAUNCH). Behind a generic kernel launches stay what they are. */
+void kiln__plan_cache_use_one_launch(struct kiln__plan_cache *cache, bool use);
+
 /* Before its first plan: all groups that the generic kernel can compute are computed by it. */
 void kiln__plan_cache_use_generic(struct kiln__plan_cache *cache);
 void kiln__plan_cache_destroy(struct kiln__plan_cache *cache);

@@ -8,9 +8,11 @@
 #include "plan/names.h"
 #include "session/compile.h"
 
-static bool has_program(const struct kiln__launch *launch)
+/* Phases of one launch have none of their own, but that they are checked one by one. */
+static bool has_program(const struct kiln__launch *launch, bool checked)
 {
-    return launch->source != KILN__SOURCE_CLBLAST;
+    return launch->source != KILN__SOURCE_CLBLAST &&
+           (checked ? !launch->phases.count : !launch->joined);
 }
 
 static void write_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
@@ -29,7 +31,7 @@ static void write_title(struct kiln__programs *programs, const struct kiln__plan
     if (kiln__programs_compile_mode(programs) == KILN_COMPILE_NEVER)
         kiln__launch_title(plan, launch, title);
     else
-        kiln__text_add(title, "%s", plan->launches.items[launch].kernel);
+        kiln__text_add(title, "%s", kiln__plan_launch_at(plan, launch)->kernel);
 }
 
 /* The source is written where memory has no program of that name. */
@@ -37,7 +39,7 @@ static kiln_status find_program(struct kiln__programs *programs, const struct ki
                                 uint32_t index, struct kiln__launch_program *found,
                                 struct kiln__error *error)
 {
-    const struct kiln__launch *launch = &plan->launches.items[index];
+    const struct kiln__launch *launch = kiln__plan_launch_at(plan, index);
     struct kiln__text name = {0}, source = {0}, title = {0};
     kiln_status status = KILN_OK;
     write_name(plan, launch, found->checked, &name);
@@ -82,11 +84,11 @@ kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct
                                    struct kiln__launch_program *found, struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
-    for (size_t i = 0; i < plan->launches.count && !status; i++) {
-        const struct kiln__launch *launch = &plan->launches.items[i];
+    for (size_t i = 0; i < kiln__plan_launches(plan) && !status; i++) {
+        const struct kiln__launch *launch = kiln__plan_launch_at(plan, i);
         found[i] =
             (struct kiln__launch_program){.checked = checked && kiln__codegen_is_checked(launch)};
-        if (has_program(launch))
+        if (has_program(launch, checked))
             status = find_program(programs, plan, (uint32_t)i, &found[i], error);
         if (status == KILN_BUILD_FAILED)
             say_names(plan, labels, (uint32_t)i, error);
@@ -135,13 +137,13 @@ static bool list_program(struct kiln__programs *present, const struct kiln__plan
 bool kiln__wishes_list(struct kiln__programs *programs, const struct kiln__plan *plan,
                        bool only_new, struct kiln__wishes *wishes)
 {
-    size_t launches = wishes->most = plan->launches.count;
+    size_t launches = wishes->most = kiln__plan_launches(plan);
     wishes->items = calloc(launches + 1, sizeof *wishes->items);
     wishes->texts = calloc(launches + 1, sizeof *wishes->texts);
     bool listed = wishes->items && wishes->texts;
     for (size_t i = 0; i < launches && listed; i++)
-        if (has_program(&plan->launches.items[i]))
-            listed = list_program(only_new ? programs : NULL, plan, &plan->launches.items[i],
+        if (has_program(kiln__plan_launch_at(plan, i), false))
+            listed = list_program(only_new ? programs : NULL, plan, kiln__plan_launch_at(plan, i),
                                   &wishes->texts[wishes->count], wishes->items, &wishes->count);
     return listed;
 }

@@ -13,6 +13,7 @@
 #include "random_pool.h"
 #include "record/batch.h"
 #include "reproduce.h"
+#include "session/context.h"
 
 enum {
     DATA_SETS = 3, /* of each batch */
@@ -280,10 +281,12 @@ static void end_progress(const struct progress *progress)
 
 /* ---- a range ---- */
 
-/* Of one structure: the kernels of the first sizes and data do for nearly all of the others. */
+/* Of one structure: the kernels of the first sizes and data do for nearly all of the others. Every
+ * second one has its short launches joined. */
 static bool check_structure(const struct random_range *range, kiln_context *validating, uint64_t i)
 {
     bool good = true;
+    kiln__plan_cache_use_one_launch(check_context()->plan_cache, (range->first + i) % 2);
     for (uint64_t sizes = 0; sizes < range->variants; sizes++) {
         uint64_t seed = range->first + i;
         bool validates = validating && i % range->validate_each == 0 && sizes == 0;

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names of a kernel's text get a prefix: macros, types and functions that it defines, and all that
+ * begin with kiln_ or KILN_, parts of names that macros put together among them. Reads words, not
+ * the language: a name is renamed wherever it stands. */
+#include "codegen/phase_text.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "util/vector.h"
+
+struct word {
+    const char *at;
+    size_t length;
+};
+
+struct phase {
+    KILN__VECTOR(struct word) names; /* that the text defines */
+    unsigned number;
+    struct kiln__text *text;
+    bool failed;
+};
+
+/* ---- words ---- */
+
+static bool begins_word(char c)
+{
+    return isalpha((unsigned char)c) || c == '_';
+}
+
+static size_t word_length(const char *at)
+{
+    size_t length = 0;
+    while (isalnum((unsigned char)at[length]) || at[length] == '_')
+        length++;
+    return length;
+}
+
+static bool is_word(struct word word, const char *is)
+{
+    return strlen(is) == word.length && !strncmp(word.at, is, word.length);
+}
+
+static bool is_any(struct word word, const char *const *list)
+{
+    while (*list && !is_word(word, *list))
+        list++;
+    return *list;
+}
+
+/* Characters that are one thing and no name: a comment, a number. 0: neither. */
+static size_t passed_over(const char *at)
+{
+    size_t length = 0;
+    if (at[0] == '/' && at[1] == '*') {
+        const char *end = strstr(at + 2, "*/");
+        return end ? (size_t)(end + 2 - at) : strlen(at);
+    }
+    if (at[0] == '/' && at[1] == '/')
+        return strcspn(at, "\n");
+    if (isdigit((unsigned char)at[0]) || (at[0] == '.' && isdigit((unsigned char)at[1])))
+        while (isalnum((unsigned char)at[length]) || at[length] == '.')
+            length++;
+    return length;
+}
+
+/* ---- what the text defines ---- */
+
+static void add_name(struct phase *phase, struct word name)
+{
+    struct word *place = kiln__vector_push(&phase->names);
+    if (place)
+        *place = name;
+    phase->failed = phase->failed || !place;
+}
+
+/* Behind the parenthesis that closes the one at `at`; NULL if none does. */
+static const char *behind_list(const char *at)
+{
+    int depth = 0;
+    for (; *at; at++) {
+        depth += (*at == '(') - (*at == ')');
+        if (!depth)
+            return at + 1;
+    }
+    return NULL;
+}
+
+/* NAME(...) { */
+static bool is_function(struct word word)
+{
+    static const char *const others[] = {"if", "for", "while", "switch", NULL};
+    const char *end = word.at[word.length] == '(' ? behind_list(word.at + word.length) : NULL;
+    return end && end[strspn(end, " \n")] == '{' && !is_any(word, others);
+}
+
+/* The last word before the semicolon. */
+static struct word type_name(const char *at)
+{
+    struct word name = {at, 0};
+    while (*at && *at != ';') {
+        const size_t length = word_length(at);
+        if (length && begins_word(*at))
+            name = (struct word){at, length};
+        at += length ? length : 1;
+    }
+    return name;
+}
+
+static void collect(struct phase *phase, const char *source)
+{
+    for (const char *at = source; *at;) {
+        const size_t passed = passed_over(at);
+        if (passed || !begins_word(*at)) {
+            at += passed ? passed : 1;
+            continue;
+        }
+        const struct word word = {at, word_length(at)};
+        const char *next = at + word.length + strspn(at + word.length, " ");
+        if (is_word(word, "define") && at > source && at[-1] == '#')
+            add_name(phase, (struct word){next, word_length(next)});
+        else if (is_word(word, "typedef"))
+            add_name(phase, type_name(next));
+        else if (is_function(word))
+            add_name(phase, word);
+        at += word.length;
+    }
+}
+
+static bool is_own(const struct phase *phase, struct word word)
+{
+    if (word.length >= 5 && (!strncmp(word.at, "kiln_", 5) || !strncmp(word.at, "KILN_", 5)))
+        return true;
+    for (size_t i = 0; i < phase->names.count; i++)
+        if (phase->names.items[i].length == word.length &&
+            !memcmp(phase->names.items[i].at, word.at, word.length))
+            return true;
+    return false;
+}
+
+/* ---- the text ---- */
+
+/* "-DNAME=value ...": macros. */
+static void write_options(struct phase *phase, const char *options)
+{
+    for (const char *at = options; (at = strstr(at, "-D"));) {
+        at += 2;
+        const struct word name = {at, word_length(at)};
+        const char *value = at + name.length + (at[name.length] == '=');
+        add_name(phase, name);
+        kiln__text_add(phase->text, "#define p%u_%.*s %.*s\n", phase->number, (int)name.length,
+                       name.at, (int)strcspn(value, " "), value);
+    }
+}
+
+/* Returns what is left behind the word. */
+static const char *write_word(const struct phase *phase, struct word word, bool *kernel)
+{
+    static const char sized[] = "__attribute__((reqd_work_group_size(1, 1, 1)))";
+    static const char *const kernels[] = {"kernel", "__kernel", NULL};
+    static const char *const locals[] = {"local", "__local", NULL};
+    static const char *const items[] = {"get_group_id", "get_global_id", NULL};
+    struct kiln__text *text = phase->text;
+    const char *end = word.at + word.length;
+    if (!strncmp(word.at, sized, sizeof sized - 1))
+        return word.at + sizeof sized - 1;
+    if (is_any(word, kernels)) {
+        *kernel = true;
+        kiln__text_add(text, "static");
+    } else if (is_any(word, locals)) {
+        kiln__text_add(text, "__private");
+    } else if (is_any(word, items)) {
+        kiln__text_add(text, "p%u_item", phase->number);
+    } else {
+        if (is_own(phase, word))
+            kiln__text_add(text, "p%u_", phase->number);
+        kiln__text_add_bytes(text, word.at, word.length);
+        if (*kernel && *end == '(') {
+            kiln__text_add(text,
+                           "(const int phase_item, const int phase_wide, const int phase_high, ");
+            *kernel = false;
+            end++;
+        }
+    }
+    return end;
+}
+
+void kiln__phase_text(const char *source, const char *options, unsigned number,
+                      struct kiln__text *text)
+{
+    struct phase phase = {.number = number, .text = text};
+    bool kernel = false;
+    collect(&phase, source);
+    write_options(&phase, options);
+    kiln__text_add(text,
+                   "#define p%u_item(dimension) "
+                   "kiln_item(dimension, phase_item, phase_wide, phase_high)\n",
+                   number);
+    for (const char *at = source; *at;) {
+        const size_t passed = passed_over(at);
+        if (begins_word(*at)) {
+            at = write_word(&phase, (struct word){at, word_length(at)}, &kernel);
+        } else {
+            kiln__text_add_bytes(text, at, passed ? passed : 1);
+            at += passed ? passed : 1;
+        }
+    }
+    text->failed = text->failed || phase.failed;
+    kiln__vector_free(&phase.names);
+}
