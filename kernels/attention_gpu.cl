@@ -9,9 +9,11 @@
  * when a block has a larger score (Milakov and Gimelshein 2018; Dao et al. 2022); scores are in
  * units of log 2, so that weights are powers of two.
  *
- *     args    those of attention_cpu.cl
- *     global  ceil(m / ROWS) * ITEMS, product of the leading sizes, 1       local  ITEMS, 1, 1
+ *     args    those of attention_cpu.cl; behind out_row PARTED 1: parts, parts_offset, part_keys
+ *     global  ceil(m / ROWS) * ITEMS, product of the leading sizes, parts   local  ITEMS, 1, 1
  *     ITEMS = ROWS / ITEM_ROWS * LANES
+ * PARTED 0: one part. Else a work-group has part_keys of the keys, and attention_join.cl puts parts
+ * together.
  * Offsets and strides count elements; integer arguments are long. Any strides are right; fast is a
  * column stride of 1, which out has. Rows are float8, not loops: llvmpipe unrolls none, and ends a
  * kernel's loops after 65,535 rounds in all. DEPTH and WIDTH are powers of two, at least d and e; KEYS and
@@ -27,6 +29,8 @@
  *     256           16    16    16     32     39 KiB
  *     256           8     8     8      8      22 KiB
  *     512           8     8     8      8      43 KiB
+ *     64            8     64    64     64     23 KiB
+ *     128           8     64    64     64     42 KiB
  */
 #ifndef ROWS
 #define ROWS 64
@@ -49,6 +53,9 @@
 #ifndef RUNS
 #define RUNS 1
 #endif
+#ifndef PARTED
+#define PARTED 0
+#endif
 
 #define ITEM_ROWS 8
 #define ITEM_KEYS (KEYS / LANES)
@@ -68,6 +75,7 @@
 #endif
 
 #include "narrow_result.h"
+#include "attention_parts.h"
 
 /* Eight values of neighbouring rows. */
 INLINE float8 load_rows(__local const float *from)
@@ -178,9 +186,8 @@ INLINE void add_values(__local const float *weights, __local const float *tile, 
     }
 }
 
-/* Each row's total of all lanes, then results; a row without a key is 0. */
-INLINE void write_results(const float8 sums[ITEM_COLUMNS], float8 total, int first_row, int lane,
-                          int rows, int e, __local float *shared, __global result_type *out, long out_row)
+/* Each row's total of all lanes. */
+INLINE float8 sum_of_lanes(float8 total, int first_row, int lane, __local float *shared)
 {
     float8 whole = (float8)(0.0f);
     store_rows(total, shared + lane * ROWS + first_row);
@@ -188,6 +195,36 @@ INLINE void write_results(const float8 sums[ITEM_COLUMNS], float8 total, int fir
 #pragma unroll
     for (int l = 0; l < LANES; l++)
         whole += load_rows(shared + l * ROWS + first_row);
+    return whole;
+}
+
+#if PARTED
+/* As attention_join.cl takes it. */
+INLINE void write_part(const float8 sums[ITEM_COLUMNS], float8 peak, float8 total, int first_row,
+                       int lane, int rows, int e, __local float *shared, __global float *part)
+{
+    float result[ITEM_ROWS], peaks[ITEM_ROWS], totals[ITEM_ROWS];
+    vstore8(peak, 0, peaks);
+    vstore8(sum_of_lanes(total, first_row, lane, shared), 0, totals);
+    part += first_row * PART_COLUMNS(e);
+    for (int i = 0; i < min(rows - first_row, ITEM_ROWS) && lane == 0; i++) {
+        part[i * PART_COLUMNS(e) + PART_PEAK(e)] = peaks[i];
+        part[i * PART_COLUMNS(e) + PART_TOTAL(e)] = totals[i];
+    }
+    for (int c = 0; c < ITEM_COLUMNS; c++) {
+        vstore8(sums[c], 0, result);
+        for (int i = 0; i < min(rows - first_row, ITEM_ROWS); i++)
+            if (c * LANES + lane < e)
+                part[i * PART_COLUMNS(e) + c * LANES + lane] = result[i];
+    }
+}
+#endif
+
+/* A row without a key is 0. */
+INLINE void write_results(const float8 sums[ITEM_COLUMNS], float8 total, int first_row, int lane,
+                          int rows, int e, __local float *shared, __global result_type *out, long out_row)
+{
+    float8 whole = sum_of_lanes(total, first_row, lane, shared);
     whole = whole == 0.0f ? (float8)(0.0f) : 1.0f / whole;
     for (int c = 0; c < ITEM_COLUMNS; c++) {
         float result[ITEM_ROWS];
@@ -234,6 +271,10 @@ attention_gpu(__global const OPERAND_A_TYPE *restrict q,
               long n, long d, long e, float scale, long diagonal, long q_offset, long q_row, long q_column,
               long k_offset, long k_row, long k_column, long v_offset, long v_row, long v_column,
               long out_offset, long out_row
+#if PARTED
+              ,
+              __global float *restrict parts, long parts_offset, long part_keys
+#endif
 #if MASK
               ,
               __global const OPERAND_D_TYPE *restrict mask, long mask_offset, long mask_row,
@@ -262,7 +303,12 @@ attention_gpu(__global const OPERAND_A_TYPE *restrict q,
     v += v_offset;
     PASTE(TO_, RUNS)(ENTER)
     COUNT_KEYS
-    const long seen = min(n, row0 + rows + diagonal);
+#if PARTED
+    const long first = get_group_id(2) * part_keys;
+    const long seen = min(min(n, row0 + rows + diagonal), first + part_keys);
+#else
+    const long first = 0, seen = min(n, row0 + rows + diagonal);
+#endif
 #if MASK
     mask += mask_offset + first_mask + row0 * mask_row;
 #endif
@@ -271,7 +317,7 @@ attention_gpu(__global const OPERAND_A_TYPE *restrict q,
     for (int c = 0; c < ITEM_COLUMNS; c++)
         sums[c] = (float8)(0.0f);
 
-    for (long key0 = 0; key0 < seen; key0 += KEYS) {
+    for (long key0 = first; key0 < seen; key0 += KEYS) {
         const int keys = min((long)KEYS, seen - key0);
         float8 scores[ITEM_KEYS];
         barrier(CLK_LOCAL_MEM_FENCE); /* the values before have been used */
@@ -291,5 +337,12 @@ attention_gpu(__global const OPERAND_A_TYPE *restrict q,
         barrier(CLK_LOCAL_MEM_FENCE);
         add_values(weights + first_row, tile, keys, lane, sums);
     }
+#if PARTED
+    write_part(sums, peak, total, first_row, lane, rows, e, shared,
+               parts + parts_offset +
+                   ((get_group_id(1) * get_num_groups(2) + get_group_id(2)) * m + row0) *
+                       PART_COLUMNS(e));
+#else
     write_results(sums, total, first_row, lane, rows, e, shared, out, out_row);
+#endif
 }

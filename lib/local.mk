@@ -173,6 +173,7 @@ memory_sources = \
 	lib/memory/schedule_early.c
 
 lower_sources = \
+	lib/lower/attention_work.h \
 	lib/lower/axis_mapping.c \
 	lib/lower/frozen.c \
 	lib/lower/generic.h \
@@ -183,6 +184,7 @@ lower_sources = \
 	lib/lower/lower.h \
 	lib/lower/lower_attention.c \
 	lib/lower/lower_attention_backward.c \
+	lib/lower/lower_attention_few.c \
 	lib/lower/lower_generic.c \
 	lib/lower/lower_matmul.c \
 	lib/lower/lower_nest.c \
@@ -483,7 +485,9 @@ kernels = \
 	kernels/attention_copies.cl \
 	kernels/attention_copies_long.cl \
 	kernels/attention_cpu.cl \
+	kernels/attention_cpu_few.cl \
 	kernels/attention_gpu.cl \
+	kernels/attention_join.cl \
 	kernels/attention_wgmma.cl \
 	kernels/checked.cl \
 	kernels/generic.cl \
@@ -520,6 +524,8 @@ kernel_headers = \
 	kernels/attention.h \
 	kernels/attention_backward.h \
 	kernels/attention_copies.h \
+	kernels/attention_cpu.h \
+	kernels/attention_parts.h \
 	kernels/attention_ptx.h \
 	kernels/attention_wgmma.h \
 	kernels/cpu_lines.h \

@@ -4,27 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/attention.h"
-#include "lower/matmul.h"
-#include "lower/strided_operands.h"
+#include "lower/attention_work.h"
 
-struct attention {
-    const struct kiln__node *node;
-    const struct kiln__group *group;
-    uint32_t number; /* the group's */
-    struct kiln__attention_size size;
-    bool masked, truths; /* the mask is of u8, not of f32 */
-    unsigned lengths;    /* the operand that has them; 0: there are none */
-    kiln_type result;    /* as it is stored */
-    struct kiln__strided_operands operands;
-};
-
-static struct attention attention_of(const struct kiln__plan *plan, uint32_t index)
+static struct kiln__attention_work attention_of(const struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     const struct kiln__graph *graph = &plan->fusion.graph;
     const struct kiln__node *node = &graph->nodes.items[group->nodes.items[0]];
-    struct attention attention = {.node = node, .group = group, .number = index};
+    struct kiln__attention_work attention = {.node = node, .group = group, .number = index};
     attention.size = kiln__attention_size(graph, node);
     assert(group->kind == KILN__GROUP_ATTENTION && group->accesses.count == node->n_inputs);
     attention.result = graph->nodes.items[group->stores.items[0].node].type;
@@ -39,15 +26,29 @@ static struct attention attention_of(const struct kiln__plan *plan, uint32_t ind
 /* ---- arguments ---- */
 
 /* Whether the group has the scales of its rows as well, which the kernel with maps can find. */
-static bool has_scales(const struct attention *attention)
+bool kiln__attention_has_scales(const struct kiln__attention_work *attention)
 {
     return attention->operands.results > 1;
 }
 
-/* All kernels take the same; maps: what one of them needs beside that, or KILN__NO_SLOT; scaled: it
- * finds the scales, too. */
-static void add_arguments(struct kiln__launch *launch, const struct attention *attention,
-                          uint32_t maps, bool scaled)
+static void add_beside(struct kiln__launch *launch, const struct kiln__attention_work *attention,
+                       const struct kiln__attention_beside *beside)
+{
+    if (beside->scratch != KILN__NO_SLOT) {
+        kiln__launch_memory(launch, beside->scratch);
+        kiln__launch_offset(launch, beside->scratch, 0, beside->item);
+    }
+    if (beside->keys)
+        kiln__launch_index(launch, beside->keys);
+    if (beside->scaled) {
+        kiln__launch_memory(launch, attention->operands.out[1].slot);
+        kiln__launch_offset(launch, attention->operands.out[1].slot, 0, sizeof(float));
+    }
+}
+
+void kiln__attention_add_arguments(struct kiln__launch *launch,
+                                   const struct kiln__attention_work *attention,
+                                   const struct kiln__attention_beside *beside)
 {
     const struct kiln__attention_size *size = &attention->size;
     const double log2_e = 1.4426950408889634;
@@ -63,14 +64,8 @@ static void add_arguments(struct kiln__launch *launch, const struct attention *a
     kiln__launch_offset(launch, attention->operands.out[0].slot, 0,
                         attention->operands.out[0].item);
     kiln__launch_index(launch, attention->operands.out[0].row);
-    if (maps != KILN__NO_SLOT) {
-        kiln__launch_memory(launch, maps);
-        kiln__launch_offset(launch, maps, 0, 16);
-    }
-    if (scaled) {
-        kiln__launch_memory(launch, attention->operands.out[1].slot);
-        kiln__launch_offset(launch, attention->operands.out[1].slot, 0, sizeof(float));
-    }
+    if (beside)
+        add_beside(launch, attention, beside);
     if (attention->masked) {
         kiln__launch_memory(launch, attention->operands.input[KILN__MASK].slot);
         kiln__strided_operands_add(launch, &attention->operands, KILN__MASK);
@@ -85,9 +80,9 @@ static void add_arguments(struct kiln__launch *launch, const struct attention *a
 }
 
 /* vector: how generated text reads what is of a narrower type; 0: the kernel takes it as it is. */
-static struct kiln__launch launch_of(const struct kiln__plan *plan,
-                                     const struct attention *attention, const char *name,
-                                     unsigned vector)
+struct kiln__launch kiln__attention_launch(const struct kiln__plan *plan,
+                                           const struct kiln__attention_work *attention,
+                                           const char *name, unsigned vector)
 {
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE,
                                   .group = attention->number,
@@ -101,14 +96,15 @@ static struct kiln__launch launch_of(const struct kiln__plan *plan,
 }
 
 /* The kernels' MASK. */
-static int mask_kind(const struct attention *attention)
+int kiln__attention_mask_option(const struct kiln__attention_work *attention)
 {
     return !attention->masked ? 0 : attention->truths ? 1 : 2;
 }
 
 /* The option that says how lengths, which are integers, lie in memory. */
-static void add_lengths(const struct kiln__plan *plan, const struct attention *attention,
-                        struct kiln__launch *launch)
+void kiln__attention_add_lengths(const struct kiln__plan *plan,
+                                 const struct kiln__attention_work *attention,
+                                 struct kiln__launch *launch)
 {
     const size_t used = strlen(launch->options);
     if (!attention->lengths)
@@ -127,8 +123,8 @@ static void add_lengths(const struct kiln__plan *plan, const struct attention *a
 
 /* Vectors of rows for an item: four use the registers best; fewer where there are few rows, few
  * items for the device's units, or little local memory. */
-static size_t choose_row_vectors(const struct kiln__plan *plan, const struct attention *attention,
-                                 size_t vector)
+static size_t choose_row_vectors(const struct kiln__plan *plan,
+                                 const struct kiln__attention_work *attention, size_t vector)
 {
     const struct kiln__attention_size *size = &attention->size;
     const kiln_device_info *device = &kiln__plan_device(plan, attention->group)->info;
@@ -148,31 +144,38 @@ static size_t choose_row_vectors(const struct kiln__plan *plan, const struct att
     return vectors;
 }
 
+size_t kiln__attention_vector(const struct kiln__plan *plan,
+                              const struct kiln__attention_work *attention)
+{
+    const size_t vector = kiln__plan_device(plan, attention->group)->traits->vector;
+    return vector >= 16 ? 16 : vector >= 8 ? 8 : 4;
+}
+
 static void lower_items(struct kiln__plan *plan, uint32_t group, const void *work)
 {
-    const struct attention *attention = work;
+    const struct kiln__attention_work *attention = work;
     (void)group;
     /* else only_copies() of fuse/transposed_store.c says too much */
     assert(attention->result == KILN_F32);
     const struct kiln__attention_size *size = &attention->size;
-    size_t vector = kiln__plan_device(plan, attention->group)->traits->vector;
-    vector = vector >= 16 ? 16 : vector >= 8 ? 8 : 4;
+    size_t vector = kiln__attention_vector(plan, attention);
     while (vector > 4 && kiln__attention_local(size->d, size->e) / 4 * vector >
                              kiln__plan_device(plan, attention->group)->info.local_memory)
         vector /= 2;
     size_t vectors = choose_row_vectors(plan, attention, vector);
-    struct kiln__launch launch = launch_of(plan, attention, "attention_cpu", (unsigned)vector);
+    struct kiln__launch launch =
+        kiln__attention_launch(plan, attention, "attention_cpu", (unsigned)vector);
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DROW_VECTORS=%d -DTILE_KEYS=%d -DTILE_VALUES=%d -DBLOCK_KEYS=%d "
              "-DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d",
              (int)vector, (int)vectors, TILE, TILE, KILN__ATTENTION_KEYS,
              (int)kiln__attention_room(size->d), (int)kiln__attention_room(size->e),
-             mask_kind(attention), (int)attention->operands.count);
-    add_lengths(plan, attention, &launch);
+             kiln__attention_mask_option(attention), (int)attention->operands.count);
+    kiln__attention_add_lengths(plan, attention, &launch);
     launch.global[0] = kiln__divide_up(size->m, vectors * vector);
     launch.global[1] = size->batches;
     launch.global[2] = launch.local[0] = launch.local[1] = launch.local[2] = 1;
-    add_arguments(&launch, attention, KILN__NO_SLOT, false);
+    kiln__attention_add_arguments(&launch, attention, NULL);
     kiln__plan_launch(plan, &launch);
 }
 
@@ -181,32 +184,28 @@ static void lower_items(struct kiln__plan *plan, uint32_t group, const void *wor
 /* What a work-group owns: the first row that holds d and e and fits the local memory. The second is
  * for few work-groups, whose items cannot wait for each other's: 40 x 77 queries and 300 keys of 32
  * columns took an H200 0.065 ms by the first, 0.050 by twice as many items. */
-struct shape {
-    size_t columns, rows, keys, lanes;
-};
-
-static const struct shape shapes[] = {{32, 64, 32, 8},   {32, 64, 32, 16},  {64, 64, 32, 16},
-                                      {64, 32, 32, 8},   {128, 32, 32, 16}, {128, 16, 16, 16},
-                                      {256, 16, 16, 16}, {256, 8, 8, 8},    {512, 8, 8, 8}};
+static const struct kiln__attention_tile shapes[] = {
+    {32, 64, 32, 8},   {32, 64, 32, 16},  {64, 64, 32, 16}, {64, 32, 32, 8}, {128, 32, 32, 16},
+    {128, 16, 16, 16}, {256, 16, 16, 16}, {256, 8, 8, 8},   {512, 8, 8, 8}};
 #define FEW_GROUPS 4 /* of a unit */
 
-#define ITEM_ROWS 8
+#define ITEM_ROWS 8 /* rows of an item */
 
-static size_t shape_items(const struct shape *shape)
+size_t kiln__attention_tile_items(const struct kiln__attention_tile *tile)
 {
-    return shape->rows / ITEM_ROWS * shape->lanes;
+    return tile->rows / ITEM_ROWS * tile->lanes;
 }
 
-static size_t shape_bytes(const struct shape *shape)
+size_t kiln__attention_tile_bytes(const struct kiln__attention_tile *tile)
 {
-    return (shape->columns * (shape->rows + 4) + shape->columns * (shape->keys + 1) +
-            (shape->keys + shape->lanes) * shape->rows) *
+    return (tile->columns * (tile->rows + 4) + tile->columns * (tile->keys + 1) +
+            (tile->keys + tile->lanes) * tile->rows) *
            sizeof(float);
 }
 
 /* NULL if none is for this device and these sizes. */
-static const struct shape *choose_shape(const struct kiln__plan *plan,
-                                        const struct attention *attention)
+static const struct kiln__attention_tile *choose_shape(const struct kiln__plan *plan,
+                                                       const struct kiln__attention_work *attention)
 {
     const kiln_device_info *device = &kiln__plan_device(plan, attention->group)->info;
     size_t columns = attention->size.d > attention->size.e ? attention->size.d : attention->size.e;
@@ -217,8 +216,9 @@ static const struct shape *choose_shape(const struct kiln__plan *plan,
     size_t groups = attention->size.batches * kiln__divide_up(attention->size.m, shapes[0].rows);
     size_t first = !batch_invariant && groups < (size_t)device->compute_units * FEW_GROUPS;
     for (size_t i = tuned ? tuned - 1 : first; i < sizeof shapes / sizeof *shapes; i++)
-        if (columns <= shapes[i].columns && shape_bytes(&shapes[i]) <= device->local_memory &&
-            shape_items(&shapes[i]) <= device->max_work_group)
+        if (columns <= shapes[i].columns &&
+            kiln__attention_tile_bytes(&shapes[i]) <= device->local_memory &&
+            kiln__attention_tile_items(&shapes[i]) <= device->max_work_group)
             return &shapes[i];
     return NULL;
 }
@@ -228,27 +228,39 @@ static bool groups_fit(const struct kiln__plan *plan, const void *work)
     return choose_shape(plan, work);
 }
 
+const char *kiln__attention_result_option(const struct kiln__attention_work *attention)
+{
+    return attention->result == KILN_F16    ? " -DRESULT_F16"
+           : attention->result == KILN_BF16 ? " -DRESULT_BF16"
+                                            : "";
+}
+
+void kiln__attention_set_tile(const struct kiln__plan *plan,
+                              const struct kiln__attention_work *attention,
+                              const struct kiln__attention_tile *tile, struct kiln__launch *launch)
+{
+    const size_t items = kiln__attention_tile_items(tile);
+    snprintf(launch->options, sizeof launch->options,
+             "-DROWS=%d -DKEYS=%d -DLANES=%d -DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d%s%s",
+             (int)tile->rows, (int)tile->keys, (int)tile->lanes, (int)tile->columns,
+             (int)tile->columns, kiln__attention_mask_option(attention),
+             (int)attention->operands.count, kiln__attention_result_option(attention),
+             kiln__plan_device(plan, attention->group)->traits->emulates_fma ? " -DNO_FMA" : "");
+    launch->global[0] = kiln__divide_up(attention->size.m, tile->rows) * items;
+    launch->local[0] = items;
+    launch->global[2] = 1;
+}
+
 static void lower_groups(struct kiln__plan *plan, uint32_t group, const void *work)
 {
-    const struct attention *attention = work;
-    const struct shape *shape = choose_shape(plan, attention);
+    const struct kiln__attention_work *attention = work;
+    struct kiln__launch launch = kiln__attention_launch(plan, attention, "attention_gpu", 1);
     (void)group;
-    struct kiln__launch launch = launch_of(plan, attention, "attention_gpu", 1);
-    size_t items = shape_items(shape);
-    snprintf(launch.options, sizeof launch.options,
-             "-DROWS=%d -DKEYS=%d -DLANES=%d -DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d%s%s",
-             (int)shape->rows, (int)shape->keys, (int)shape->lanes, (int)shape->columns,
-             (int)shape->columns, mask_kind(attention), (int)attention->operands.count,
-             attention->result == KILN_F16    ? " -DRESULT_F16"
-             : attention->result == KILN_BF16 ? " -DRESULT_BF16"
-                                              : "",
-             kiln__plan_device(plan, attention->group)->traits->emulates_fma ? " -DNO_FMA" : "");
-    add_lengths(plan, attention, &launch);
-    launch.global[0] = kiln__divide_up(attention->size.m, shape->rows) * items;
+    kiln__attention_set_tile(plan, attention, choose_shape(plan, attention), &launch);
+    kiln__attention_add_lengths(plan, attention, &launch);
     launch.global[1] = attention->size.batches;
-    launch.local[0] = items;
-    launch.global[2] = launch.local[1] = launch.local[2] = 1;
-    add_arguments(&launch, attention, KILN__NO_SLOT, false);
+    launch.local[1] = launch.local[2] = 1;
+    kiln__attention_add_arguments(&launch, attention, NULL);
     kiln__plan_launch(plan, &launch);
 }
 
@@ -262,7 +274,7 @@ static void lower_groups(struct kiln__plan *plan, uint32_t group, const void *wo
 #define LONG_DEPTH 32 /* columns in a stage of the kernel with long ones */
 #define LONG_LOCAL(width) (4 * (8704 + 256 * LONG_DEPTH + COPIES_ROWS * (width)))
 
-static bool has_rows(const struct kiln__plan *plan, const struct attention *attention,
+static bool has_rows(const struct kiln__plan *plan, const struct kiln__attention_work *attention,
                      unsigned input, kiln_type type, int64_t elements)
 {
     const size_t rows = input == KILN__QUERY ? attention->size.m : attention->size.n;
@@ -274,7 +286,7 @@ static bool has_rows(const struct kiln__plan *plan, const struct attention *atte
  * kernel's tile to be better. */
 static bool copies_fit(const struct kiln__plan *plan, const void *work)
 {
-    const struct attention *attention = work;
+    const struct kiln__attention_work *attention = work;
     const struct kiln__device *device = kiln__plan_device(plan, attention->group);
     if (attention->result != KILN_F32 || attention->lengths ||
         (device->traits->tile && !plan->fusion.graph.batch_invariant))
@@ -291,27 +303,29 @@ static bool copies_fit(const struct kiln__plan *plan, const void *work)
 /* Whether a kernel with more local memory than OpenCL C lets one have is proved to work. */
 static bool copies_long_fit(const struct kiln__plan *plan, const void *work)
 {
-    const struct attention *attention = work;
+    const struct kiln__attention_work *attention = work;
     const struct kiln__self_test self_test = {
         .kernel = kiln__kernel_named(KILN__KERNEL_ATTENTION, "copies_long"),
         .type = KILN_F32,
         .parts = 1,
         .tile = (uint16_t)kiln__attention_room(attention->size.e),
-        .mask = !mask_kind(attention) ? (kiln_type)0
-                : attention->truths   ? KILN_U8
-                                      : KILN_F32};
+        .mask = !kiln__attention_mask_option(attention) ? (kiln_type)0
+                : attention->truths                     ? KILN_U8
+                                                        : KILN_F32};
     return copies_fit(plan, work) && attention->size.d <= self_test.tile &&
            plan->options.self_tester->passes(plan->options.self_tester, &self_test);
 }
 
 /* Both kernels have the same results, to the bit. */
-static void launch_copies(struct kiln__plan *plan, const struct attention *attention, bool is_long)
+static void launch_copies(struct kiln__plan *plan, const struct kiln__attention_work *attention,
+                          bool is_long)
 {
     const struct kiln__attention_size *size = &attention->size;
-    struct kiln__launch launch = launch_of(plan, attention, "attention_copies", 1);
+    struct kiln__launch launch = kiln__attention_launch(plan, attention, "attention_copies", 1);
     const int width = (int)kiln__attention_room(size->e);
-    int used = snprintf(launch.options, sizeof launch.options, "-DWIDTH=%d -DMASK=%d -DRUNS=%d",
-                        width, mask_kind(attention), (int)attention->operands.count);
+    int used =
+        snprintf(launch.options, sizeof launch.options, "-DWIDTH=%d -DMASK=%d -DRUNS=%d", width,
+                 kiln__attention_mask_option(attention), (int)attention->operands.count);
     if (is_long) {
         launch.file = "attention_copies_long";
         launch.self_tested = true;
@@ -322,7 +336,7 @@ static void launch_copies(struct kiln__plan *plan, const struct attention *atten
     launch.global[1] = kiln__divide_up(size->m, COPIES_ROWS);
     launch.local[0] = COPIES_ITEMS;
     launch.global[2] = launch.local[1] = launch.local[2] = 1;
-    add_arguments(&launch, attention, KILN__NO_SLOT, false);
+    kiln__attention_add_arguments(&launch, attention, NULL);
     kiln__plan_launch(plan, &launch);
 }
 
@@ -353,7 +367,8 @@ static int wgmma_columns(const struct kiln__attention_size *size)
 
 /* The mask's type as it lies in memory, which the kernel reads as it is: truths as the u8 that they
  * are. 0: there is none. */
-static kiln_type stored_mask(const struct kiln__plan *plan, const struct attention *attention)
+static kiln_type stored_mask(const struct kiln__plan *plan,
+                             const struct kiln__attention_work *attention)
 {
     if (!attention->masked)
         return (kiln_type)0;
@@ -377,7 +392,7 @@ static int wgmma_mask(kiln_type stored)
 
 /* Whether two neighbouring keys of the mask can be read at once, wherever the first is an even one.
  */
-static bool has_pairs(const struct attention *attention)
+static bool has_pairs(const struct kiln__attention_work *attention)
 {
     const struct kiln__strided_operand *mask = &attention->operands.input[KILN__MASK];
     bool even = attention->masked && attention->size.n % 2 == 0 && mask->column == 1 &&
@@ -387,8 +402,8 @@ static bool has_pairs(const struct attention *attention)
     return even;
 }
 
-static bool tensor_cores_fit(const struct kiln__plan *plan, const struct attention *attention,
-                             bool scaled)
+static bool tensor_cores_fit(const struct kiln__plan *plan,
+                             const struct kiln__attention_work *attention, bool scaled)
 {
     const struct kiln__device *device = kiln__plan_device(plan, attention->group);
     const struct kiln__attention_size *size = &attention->size;
@@ -412,10 +427,11 @@ static bool tensor_cores_fit(const struct kiln__plan *plan, const struct attenti
     return fits && plan->options.self_tester->passes(plan->options.self_tester, &self_test);
 }
 
-static void launch_wgmma(struct kiln__plan *plan, const struct attention *attention, bool scaled)
+static void launch_wgmma(struct kiln__plan *plan, const struct kiln__attention_work *attention,
+                         bool scaled)
 {
     const struct kiln__attention_size *size = &attention->size;
-    struct kiln__launch launch = launch_of(plan, attention, "attention_wgmma", 0);
+    struct kiln__launch launch = kiln__attention_launch(plan, attention, "attention_wgmma", 0);
     int columns = wgmma_columns(size);
     size_t tiles = kiln__divide_up(size->m, WGMMA_ROWS);
     uint32_t maps = kiln__plan_scratch(plan, tiles * size->batches * WGMMA_MAPS);
@@ -435,7 +451,9 @@ static void launch_wgmma(struct kiln__plan *plan, const struct attention *attent
     launch.global[1] = tiles;
     launch.local[0] = WGMMA_ITEMS;
     launch.global[2] = launch.local[1] = launch.local[2] = 1;
-    add_arguments(&launch, attention, maps, scaled);
+    kiln__attention_add_arguments(
+        &launch, attention,
+        &(struct kiln__attention_beside){.scratch = maps, .item = 16, .scaled = scaled});
     kiln__plan_launch(plan, &launch);
 }
 
@@ -452,7 +470,7 @@ static void lower_wgmma(struct kiln__plan *plan, uint32_t group, const void *wor
 
 static bool wgmma_scaled_fits(const struct kiln__plan *plan, const void *work)
 {
-    return has_scales(work) && tensor_cores_fit(plan, work, true);
+    return kiln__attention_has_scales(work) && tensor_cores_fit(plan, work, true);
 }
 
 static void lower_wgmma_scaled(struct kiln__plan *plan, uint32_t group, const void *work)
@@ -477,12 +495,12 @@ void kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     if (group->stores.count == 0)
         return;
-    const struct attention attention = attention_of(plan, index);
+    const struct kiln__attention_work attention = attention_of(plan, index);
     if (attention.size.m == 0 || attention.size.e == 0 || attention.size.batches == 0)
         return;
     const struct kiln__selection choice =
         kiln__select(plan, group, KILN__KERNEL_ATTENTION, 0, &attention);
     kiln__lower_by(plan, index, &choice, &attention);
-    if (has_scales(&attention) && !(choice.taken->traits & KILN__KERNEL_SCALES))
+    if (kiln__attention_has_scales(&attention) && !(choice.taken->traits & KILN__KERNEL_SCALES))
         kiln__lower_log_sum_exp(plan, index);
 }

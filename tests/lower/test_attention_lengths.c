@@ -3,6 +3,7 @@
  * reference over lengths, masks, types and layouts; keys beyond a length are not read. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,11 +99,21 @@ Test(attention_lengths, sizes)
 {
     static const size_t sizes[][4] = {{1, 1, 1, 1},     {1, 7, 3, 5},    {5, 4, 8, 8},
                                       {1, 200, 32, 32}, {3, 65, 16, 24}, {17, 130, 16, 16},
-                                      {70, 90, 8, 7},   {4, 0, 4, 4}};
+                                      {70, 90, 8, 7},   {4, 0, 4, 4},    {8, 130, 48, 16}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int causal = 0; causal < 3; causal++)
             attend(1 + i * 5 % MOST_ROWS, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], 0,
                    causal);
+    check_close();
+}
+
+/* More keys than one part has: of lengths that end within each of them. */
+Test(attention_lengths, keys_in_parts)
+{
+    for (int causal = 0; causal < 2; causal++) {
+        attend(MOST_ROWS, 1, 1100, 16, 16, 0, causal);
+        attend(3, 3, 1030, 32, 16, 2, causal);
+    }
     check_close();
 }
 
@@ -196,6 +207,63 @@ Test(attention_lengths, same_bits_whatever_lies_beyond_and_beside)
         cr_expect(y[0][0] != 0 && isfinite(y[0][0]));
     }
     check_close();
+}
+
+/* ---- parts ---- */
+
+/* Launches, and the options and the parts of the first one, where a sequence has m queries and room
+ * for n keys. */
+static size_t launches_of(kiln_context *context, size_t rows, size_t m, size_t n, char options[400],
+                          size_t *parts)
+{
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor q = imagine(batch, 3, (size_t[]){rows, m, 64});
+    kiln_tensor k = imagine(batch, 3, (size_t[]){rows, n, 64});
+    ask(batch, kiln_attention_with_lengths(batch, q, k, k, no_mask,
+                                           kiln_constant(batch, KILN_I32, 9), NULL));
+    struct kiln__plan plan = plan_of(batch, false);
+    const struct kiln__launch *launches = plan.launches.items;
+    size_t count = plan.launches.count, first = 0;
+    while (launches[first].source != KILN__SOURCE_TEMPLATE)
+        first++;
+    snprintf(options, 400, "%s %s %s", launches[first].choice.taken->name, launches[first].kernel,
+             launches[first].options);
+    *parts = launches[first].global[launches[first].global[2] > 1 ? 2 : 0];
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+    return count - first;
+}
+
+/* How keys are divided depends on how many there is room for, not on how many sequences there are.
+ */
+Test(attention_lengths, parts)
+{
+    static const struct {
+        bool gpu;
+        size_t m, n, launches, parts;
+        const char *kernel;
+    } rows[] = {{false, 1, 512, 1, 1, "few attention_cpu_few"},
+                {false, 8, 513, 2, 2, "few attention_cpu_few"},
+                {false, 1, 8192, 2, 16, "few attention_cpu_few"},
+                {false, 9, 8192, 1, 1, "items attention_cpu"},
+                {true, 1, 512, 2, 8, "few_groups attention_gpu"},
+                {true, 4, 65536, 2, 64, "few_groups attention_gpu"},
+                {true, 1, 64, 1, 0, "groups attention_gpu"},
+                {true, 9, 512, 1, 0, "groups attention_gpu"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char options[2][400];
+        for (size_t many = 0; many < 2; many++) {
+            size_t parts,
+                launches = launches_of(rows[i].gpu ? imagined_gpu() : imagined_cpu(), many ? 40 : 1,
+                                       rows[i].m, rows[i].n, options[many], &parts);
+            cr_expect_eq(launches, rows[i].launches, "%zu: %zu launches", i, launches);
+            cr_expect(!rows[i].parts || parts == rows[i].parts, "%zu: %zu parts", i, parts);
+            cr_expect(strstr(options[many], rows[i].kernel) == options[many], "%zu: %s", i,
+                      options[many]);
+        }
+        if (rows[i].m <= 8 && rows[i].n > 64)
+            cr_expect_str_eq(options[0], options[1]);
+    }
 }
 
 /* ---- gradients ---- */
