@@ -124,8 +124,9 @@ static bool few_groups_fit(const struct kiln__plan *plan, const void *work)
 
 static bool few_groups_suit(const struct kiln__plan *plan, const void *work)
 {
+    const struct kiln__attention_work *attention = work;
     (void)plan;
-    return ((const struct kiln__attention_work *)work)->size.n >= FEW_KEYS;
+    return attention->lengths && attention->size.n >= FEW_KEYS;
 }
 
 static void lower_few_groups(struct kiln__plan *plan, uint32_t group, const void *work)
