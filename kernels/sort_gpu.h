@@ -25,20 +25,30 @@ static void order_held(local key *held, int size, int piece)
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-/* What the items before this one add up to; `sums` has WG elements, and the last one the total. */
+#define RUN 16 /* items of which one adds up */
+#define RUNS ((WG + RUN - 1) / RUN)
+#define SUMS (WG + RUNS)
+
+/* What the items before this one add up to; `sums` has SUMS elements. */
 static uint sum_before(local uint *sums, uint own)
 {
     const int item = get_local_id(0);
-    uint sum = own;
+    local uint *totals = sums + WG;
     barrier(CLK_LOCAL_MEM_FENCE);
-    sums[item] = sum;
-    for (int apart = 1; apart < WG; apart *= 2) {
-        barrier(CLK_LOCAL_MEM_FENCE);
-        const uint other = item >= apart ? sums[item - apart] : 0;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        sum += other;
-        sums[item] = sum;
+    sums[item] = own;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item < RUNS) {
+        uint sum = 0;
+        for (int i = item * RUN; i < min(WG, (item + 1) * RUN); i++) {
+            const uint next = sums[i];
+            sums[i] = sum;
+            sum += next;
+        }
+        totals[item] = sum;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    return sum - own;
+    uint before = sums[item];
+    for (int r = 0; r < item / RUN; r++)
+        before += totals[r];
+    return before;
 }

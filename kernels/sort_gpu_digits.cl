@@ -10,9 +10,10 @@
  *     args    values, offset, from, offset, counts (tiles + 1 for each digit of each line), offset,
  *             extent (of a line), tiles, shift (of the digit), first (1: it is the first digit)
  *     global  WG * tiles, lines
- * sort_sum puts before each count those of the same digit and earlier tiles, behind all the sum.
- *     args    counts, offset, tiles
- *     global  WG * 256, lines
+ * sort_sum makes of each count the sum of those of the same digit and earlier tiles, and puts the
+ * whole sum behind them. A work-group has a digit of a line, or with `alone` not 0 each item has one.
+ *     args    counts, offset, tiles, alone
+ *     global  WG * 256, or with `alone` 256, lines
  * sort_place puts the keys of a tile in order in local memory, by four bits and then the other four,
  * and each where those of lower digits, and of the same that come before, end.
  *     args    values, offset, from, offset, to, offset, counts, offset, result, offset, extent,
@@ -56,22 +57,25 @@ void sort_count(global const OPERAND_A_TYPE *values, const long values_offset,
 }
 
 kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
-void sort_sum(global uint *counts, const long counts_offset, const long tiles)
+void sort_sum(global uint *counts, const long counts_offset, const long tiles,
+              const long alone)
 {
-    local uint sums[WG];
-    const long run = (tiles + WG - 1) / WG;
-    const long start = min(tiles, (long)get_local_id(0) * run), end = min(tiles, start + run);
+    local uint sums[SUMS];
+    const long digit = alone ? get_global_id(0) : get_group_id(0);
+    const long items = alone ? 1 : WG, item = alone ? 0 : get_local_id(0);
+    const long run = (tiles + items - 1) / items;
+    const long start = min(tiles, item * run), end = min(tiles, start + run);
     uint own = 0;
-    counts += counts_offset + (get_group_id(1) * 256 + get_group_id(0)) * (tiles + 1);
+    counts += counts_offset + (get_group_id(1) * 256 + digit) * (tiles + 1);
     for (long t = start; t < end; t++)
         own += counts[t];
-    uint before = sum_before(sums, own);
+    uint before = alone ? 0 : sum_before(sums, own);
     for (long t = start; t < end; t++) {
         const uint count = counts[t];
         counts[t] = before;
         before += count;
     }
-    if (get_local_id(0) == WG - 1)
+    if (item == items - 1)
         counts[tiles] = before;
 }
 
@@ -113,7 +117,7 @@ void sort_place(global const OPERAND_A_TYPE *values, const long values_offset,
 {
     local key held[PLACE(TILE)];
     local ushort halves[HALVES * WG];
-    local uint sums[WG], goes[256]; /* goes: where a digit's first key goes, less where it is */
+    local uint sums[SUMS], goes[256]; /* goes: where a digit's first key goes, less where it is */
     const int item = get_local_id(0);
     const long line = get_group_id(1), tile = get_group_id(0), start = tile * TILE;
     const int count = (int)min(extent - start, (long)TILE);

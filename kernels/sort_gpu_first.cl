@@ -74,7 +74,7 @@ void sort_first(global const OPERAND_A_TYPE *values, const long values_offset,
                 const long listed)
 {
     local key held[BLOCK];
-    local uint counts[COUNTS], sums[WG], found[2]; /* found: a digit, the keys before it */
+    local uint counts[COUNTS], sums[SUMS], found[2]; /* found: a digit, the keys before it */
     local int taken;
     const int item = get_local_id(0), run = COUNTS / WG;
     const long line = get_group_id(1), part = get_group_id(0);

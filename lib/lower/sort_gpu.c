@@ -88,6 +88,9 @@ static size_t local_of(const struct kiln__sorting *sort)
     return sort->traits->work_group < 256 ? sort->traits->work_group : 256;
 }
 
+/* A work-item adds up the counts of as few. */
+#define FEW_TILES 32
+
 static size_t each_of(const struct kiln__sorting *sort)
 {
     return 64 / sort->key;
@@ -99,6 +102,7 @@ static void lower_pass(struct kiln__plan *plan, const struct kiln__sorting *sort
     static const char file[] = "sort_gpu_digits";
     const size_t local = local_of(sort);
     const int64_t extent = (int64_t)sort->extent, tiles = (int64_t)pass->parts;
+    const bool alone = tiles <= FEW_TILES;
     char more[64];
     snprintf(more, sizeof more, " -DWG=%zu -DEACH=%zu", local, each_of(sort));
     struct kiln__launch count = kiln__sort_launch(plan, sort, file, "sort_count", local, more);
@@ -106,7 +110,7 @@ static void lower_pass(struct kiln__plan *plan, const struct kiln__sorting *sort
     struct kiln__launch place = kiln__sort_launch(plan, sort, file, "sort_place", local, more);
     count.dimensions = sum.dimensions = place.dimensions = 2;
     count.global[0] = place.global[0] = pass->parts * local;
-    sum.global[0] = 256 * local;
+    sum.global[0] = alone ? 256 : 256 * local;
     count.global[1] = sum.global[1] = place.global[1] = sort->lines;
     count.bytes = pass->read;
     sum.bytes = 2 * sort->lines * 256 * pass->parts * sizeof(uint32_t);
@@ -116,7 +120,7 @@ static void lower_pass(struct kiln__plan *plan, const struct kiln__sorting *sort
     kiln__sort_add(pass->counts, sizeof(uint32_t), &count);
     KILN__LAUNCH_INDICES(&count, extent, tiles, pass->shift, pass->first);
     kiln__sort_add(pass->counts, sizeof(uint32_t), &sum);
-    KILN__LAUNCH_INDICES(&sum, tiles);
+    KILN__LAUNCH_INDICES(&sum, tiles, alone);
     kiln__sort_add_values(sort, &place);
     kiln__sort_add(pass->from, sort->key, &place);
     kiln__sort_add(pass->to, sort->key, &place);
