@@ -736,6 +736,28 @@ def topk(x: _tensor.Array, k: int, axis: int = -1, smallest: bool = False) -> tu
     return tuple(_several(x._context, [x], enter, 2))
 
 
+def median(x: _tensor.Array, axis: Optional[int] = None, keepdims: bool = False) -> _tensor.Tensor:
+    """The middle element in order, or the mean of both, along an axis; None: of all. NaN where an
+    element is; of integers f32."""
+    x = _operand(x)
+    flat = reshape(x, -1) if axis is None else x
+    along = _axis(0 if axis is None else axis, flat.ndim)
+    n = flat.shape[along]
+    if n == 0:
+        raise ValueError('kiln.median: there is nothing along the axis')
+    ordered, _ = topk(flat, n // 2 + 1, along, smallest=True)
+    lower, upper = ([slice(None)] * along + [slice(at, at + 1)] for at in ((n - 1) // 2, n // 2))
+    if not x.dtype.is_floating:
+        ordered = astype(ordered, 'f32')
+    middle = 0.5 * ordered[tuple(lower)] + 0.5 * ordered[tuple(upper)]
+    if x.dtype.is_floating:
+        middle = _o.where((flat != flat).any(along, True), math.nan, middle)
+    shape = [1] * x.ndim if axis is None else list(middle.shape)
+    if not keepdims:
+        shape = [] if axis is None else shape[:along] + shape[along + 1:]
+    return reshape(middle, shape)
+
+
 # ---- recurrent layers ----
 
 def _recurrent(name: str, operands: dict, options: dict, states: int) -> list:
@@ -869,7 +891,7 @@ __all__ = [
     'arange', 'astype', 'attention', 'avg_pool', 'avg_pool2d', 'batch_norm_train', 'broadcast_to',
     'clip_by_norm', 'concatenate', 'cross_entropy', 'einsum', 'expand_dims', 'floor_divide',
     'full', 'gather', 'gather_elements', 'gather_nd', 'gru', 'insert_slice', 'lp_pool', 'lstm', 'max_pool',
-    'max_pool2d', 'ones', 'pad', 'power', 'quantize', 'quantize_blocks', 'replaced', 'reshape', 'resize',
-    'rnn', 'scatter', 'scatter_add', 'scatter_elements', 'scatter_nd', 'slice_at', 'split', 'squeeze',
+    'max_pool2d', 'median', 'ones', 'pad', 'power', 'quantize', 'quantize_blocks', 'replaced',
+    'reshape', 'resize', 'rnn', 'scatter', 'scatter_add', 'scatter_elements', 'scatter_nd', 'slice_at', 'split', 'squeeze',
     'swapaxes', 'topk', 'transpose', 'true_divide', 'update_slice', 'windows', 'zeros',
 ]

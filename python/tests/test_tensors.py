@@ -115,6 +115,19 @@ class Tensors(unittest.TestCase):
             'a.argmax(axis=2)', 'a.std(axis=0)', 'a.var(axis=2, ddof=1)',
             '(a > 0).any(axis=0)', '(a > 0).sum(axis=0)')], 1e-5)
 
+    def test_medians(self):
+        """medians along an axis and of all, of odd and even counts, of NaN, of integers"""
+        odd = np.float32(np.random.default_rng(3).normal(size=(5, 7, 4)))
+        holes, whole = odd.copy(), np.arange(12, dtype=np.int32)[::-1].reshape(3, 4) ** 2
+        holes[1, 2, 3] = np.nan
+        self.check_all(
+            [(str(axis), kiln.median(x, axis), np.median(x, axis))
+             for x, axis in ((odd, None), (odd, -1), (holes, 0), (holes, 1), (whole, None), (whole, 0))] +
+            [('kept', kiln.median(odd, 1, keepdims=True), np.median(odd, 1, keepdims=True)),
+             ('of all, kept', kiln.median(odd, keepdims=True), np.median(odd, keepdims=True))])
+        with self.assertRaisesRegex(ValueError, 'nothing along'):
+            kiln.median(np.float32([]))
+
     def test_slices(self):
         """slices as numpy has them: clipped, backwards, with ..., None and arrays"""
         a = kiln.tensor(CUBE)
