@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import encoders
 import generation
 import networks
+import orders
 import stencil
 import training
 
@@ -64,4 +65,7 @@ ROWS = [
     Row("training step, character model, GRU of 256, 32 x 64", training.Characters(32, 64, 256), BOTH,
         count=training.STEPS),
     Row("stencil, 50 steps, 1024 x 1024", stencil.Heat(1024, 50), BOTH),
+    Row("sort of 16M", orders.Sort(1 << 24), BOTH, 0),
+    *[Row(f"50 largest of {lines} x 151936", orders.Largest(lines, 151936, 50), BOTH, 0)
+      for lines in (64, 1)],
 ]
