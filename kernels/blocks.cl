@@ -7,6 +7,7 @@
  *     #define BLOCK_q4_0
  *     #define BLOCK_BYTES 18     of a block, of
  *     #define BLOCK_ELEMENTS 32  elements
+ *     #define BLOCK_LOW 1        if something is added, else 0
  *     #define BLOCK_LANES 1, then perhaps 2, 4, 8 or 16
  *     ... this text ...
  *
@@ -22,6 +23,7 @@
 #define BLOCK_q4_0
 #define BLOCK_BYTES 18
 #define BLOCK_ELEMENTS 32
+#define BLOCK_LOW 0
 #define BLOCK_LANES 1
 typedef int idx;
 #endif
@@ -56,10 +58,14 @@ typedef int idx;
 /* An f16 as a float: all of them are, those without a leading one too. */
 static inline float kiln_block_half(global const uchar *from)
 {
+#ifdef __F16C__ /* PoCL on x86 has an instruction for eight */
+    return __builtin_ia32_vcvtph2ps((short8)(*(global const short *)from, 0, 0, 0, 0, 0, 0, 0))[0];
+#else
     const uint bits = from[0] | (uint)from[1] << 8, magnitude = bits & 0x7fff;
     const uint wide = (magnitude << 13) + (magnitude < 0x7c00 ? 112u << 23 : 224u << 23);
     const uint small = as_uint((float)magnitude * 0x1p-24f);
     return as_float((magnitude < 0x400 ? small : wide) | (bits & 0x8000) << 16);
+#endif
 }
 
 static inline uint kiln_block_word(global const uchar *from)
@@ -123,9 +129,6 @@ static inline F NAME(_whole)(global const uchar *block, const int i)
 }
 #endif
 
-#if defined BLOCK_q4_1 || defined BLOCK_q5_1 || defined BLOCK_q4_k || defined BLOCK_q5_k
-#define LOW
-#endif
 #if BLOCK_LANES == 1
 #if defined BLOCK_q4_k || defined BLOCK_q5_k
 static inline float NAME(_scale)(global const uchar *block, const int i)
@@ -148,7 +151,7 @@ static inline float NAME(_scale)(global const uchar *block, const int i)
     return kiln_block_half(block);
 }
 
-#ifdef LOW
+#if BLOCK_LOW
 static inline float NAME(_low)(global const uchar *block, const int i)
 {
     return kiln_block_half(block + 2);
@@ -160,7 +163,7 @@ static inline float NAME(_low)(global const uchar *block, const int i)
 static inline F NAME(_inside)(global const uchar *block, const int i)
 {
     const F scaled = (F)(PASTE(PASTE(kiln_, BLOCK), _scale)(block, i)) * NAME(_whole)(block, i);
-#ifdef LOW
+#if BLOCK_LOW
     return scaled + (F)(PASTE(PASTE(kiln_, BLOCK), _low)(block, i));
 #else
     return scaled;
@@ -191,4 +194,3 @@ static inline F NAME(_load)(global const uchar *x, const idx at)
 #undef U
 #undef AS_I
 #undef TO_F
-#undef LOW

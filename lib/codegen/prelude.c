@@ -382,15 +382,17 @@ static void emit_block_type(const struct kiln__emit *emit, kiln_type type)
                     "#define BLOCK %s\n"
                     "#define BLOCK_%s\n"
                     "#define BLOCK_BYTES %d\n"
-                    "#define BLOCK_ELEMENTS %d",
-                    row->name, row->name, row->bytes, row->block);
+                    "#define BLOCK_ELEMENTS %d\n"
+                    "#define BLOCK_LOW %d",
+                    row->name, row->name, row->bytes, row->block, row->low);
     for (unsigned i = 0; i < (widths[1] > 1 ? 2 : 1); i++) {
         kiln__code_line(emit->code, "#define BLOCK_LANES %u", widths[i]);
         emit_file(emit, "blocks");
         kiln__code_line(emit->code, "#undef BLOCK_LANES");
     }
     kiln__code_line(emit->code,
-                    "#undef BLOCK\n#undef BLOCK_%s\n#undef BLOCK_BYTES\n#undef BLOCK_ELEMENTS",
+                    "#undef BLOCK\n#undef BLOCK_%s\n#undef BLOCK_BYTES\n#undef BLOCK_ELEMENTS\n"
+                    "#undef BLOCK_LOW",
                     row->name);
 }
 

@@ -37,7 +37,7 @@ static struct kiln__matrix matrix_of(const struct kiln__plan *plan, const struct
     matrix.stored = stored;
     matrix.blocks = kiln__type_is_block(stored);
     matrix.frozen = !matrix.blocks && kiln__plan_may_prepack(plan, group, k);
-    matrix.plain_load = !matrix.blocks && is_bare(group, operand);
+    matrix.plain_load = is_bare(group, operand);
     matrix.computed = operand.value > operand.first || stored != KILN_F32;
     matrix.row = from->stride[rank - 2];
     matrix.column = from->stride[rank - 1];

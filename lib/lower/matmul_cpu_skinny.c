@@ -2,6 +2,7 @@
 /* Products on chunked devices of few rows or columns: one pass over the large operand, read where
  * it is (kernels/matmul_cpu_skinny.cl). */
 #include <stdio.h>
+#include <string.h>
 
 #include "lower/matmul_cpu.h"
 
@@ -153,6 +154,14 @@ static bool dots_fits(const struct kiln__plan *plan, const void *work)
            (product->b.row == 1 || product->k <= 1) && (product->m <= 8 || product->n <= 8);
 }
 
+/* Whether lines along k, of blocks that nothing is made of but f32, are of whole ones. */
+static bool has_whole_blocks(const struct kiln__matrix *lines, int64_t stride, int64_t k)
+{
+    const int64_t block = (int64_t)kiln_type_block(lines->stored);
+    return lines->blocks && lines->plain_load && k > 0 && k % block == 0 &&
+           lines->offset % block == 0 && stride % block == 0 && lines->batch % block == 0;
+}
+
 static void lower_dots(struct kiln__plan *plan, uint32_t group, const void *work)
 {
     const struct kiln__product *product = work;
@@ -169,10 +178,13 @@ static void lower_dots(struct kiln__plan *plan, uint32_t group, const void *work
     struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_skinny", "matmul_dots");
     skinny_options(product->device, few_rows(few), &launch);
     kiln__product_range(&launch, kiln__div_up(many, item), product->batch, 1);
+    const int64_t few_stride = columns ? f.column : f.row, stride = columns ? g.row : g.column;
+    if (has_whole_blocks(&g, stride, product->k))
+        strncat(launch.options, " -DBLOCKS", sizeof launch.options - strlen(launch.options) - 1);
     kiln__cpu_add_memory(&launch, f.slot, g.slot, product->c.slot);
     KILN__LAUNCH_INDICES(&launch, few, many, product->k);
-    kiln__cpu_add_strides(&launch, &f, columns ? f.column : f.row, f.batch);
-    kiln__cpu_add_strides(&launch, &g, columns ? g.row : g.column, g.batch);
+    kiln__cpu_add_strides(&launch, &f, few_stride, f.batch);
+    kiln__cpu_add_strides(&launch, &g, stride, g.batch);
     kiln__cpu_add_strides(&launch, &product->c, columns ? 1 : product->c.row,
                           columns ? product->c.row : 1);
     KILN__LAUNCH_INDICES(&launch, product->c.batch, item, columns);

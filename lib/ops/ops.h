@@ -15,6 +15,8 @@ struct kiln__type_row {
     const char *name; /* "f32" */
     uint8_t bytes;    /* of an element, or of a block */
     uint16_t block;   /* elements of a block; 1: they lie apart */
+    uint8_t shared;   /* of these, so many neighbours have one scale, */
+    bool low;         /* and one number that is added to them */
     bool floating;
     int digits, least;      /* of a floating one: bits of the mantissa, 2^least is normal */
     double lowest, highest; /* finite range */

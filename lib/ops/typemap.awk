@@ -18,7 +18,7 @@ BEGIN {
 
 /^KILN_BLOCK_TYPE\(/ {
   sub(/^KILN_BLOCK_TYPE\(/, "")
-  sub(/, [a-z0-9_]*\)$/, "")
+  sub(/, [a-z][a-z0-9_]*, [0-9]*, [a-z]*\)$/, "")
   blocks = blocks " \\\n    X(" $0 ")"
 }
 

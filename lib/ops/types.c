@@ -24,6 +24,8 @@ static const struct kiln__type_row rows[] = {
     [KILN_##NAME] = {#name,                                                                        \
                      bytes,                                                                        \
                      1,                                                                            \
+                     1,                                                                            \
+                     false,                                                                        \
                      (digits) > 0,                                                                 \
                      digits,                                                                       \
                      least,                                                                        \
@@ -33,9 +35,9 @@ static const struct kiln__type_row rows[] = {
                      (int64_t)((digits) > 0 ? 0 : (highest)),                                      \
                      #stored,                                                                      \
                      COMPUTED_##computed},
-#define KILN_BLOCK_TYPE(NAME, value, bytes, elements, name)                                        \
-    [KILN_##NAME] = {#name,    bytes,   elements, true, 24,      -126,                             \
-                     -FLT_MAX, FLT_MAX, 0,        0,    "uchar", COMPUTED_F32},
+#define KILN_BLOCK_TYPE(NAME, value, bytes, elements, name, shared, low)                           \
+    [KILN_##NAME] = {#name, bytes,    elements, shared, low, true,    24,                          \
+                     -126,  -FLT_MAX, FLT_MAX,  0,      0,   "uchar", COMPUTED_F32},
 #include "ops/types.def"
 #undef KILN_TYPE
 #undef KILN_BLOCK_TYPE
