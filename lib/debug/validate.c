@@ -130,9 +130,8 @@ struct difference {
 static bool differ(const struct kiln__node *node, const void *found, const double *wanted,
                    const double *allowed, struct difference *difference)
 {
-    size_t bytes = kiln_type_size(node->type);
     for (size_t i = 0; i < kiln__node_count(node); i++) {
-        double value = kiln__value_load(node->type, (const char *)found + i * bytes);
+        double value = kiln__value_at(node->type, found, i);
         if (kiln__bounds_allow(node->type, wanted[i], allowed[i], value))
             continue;
         *difference = (struct difference){i, value, wanted[i], allowed[i]};
@@ -302,7 +301,7 @@ static kiln_status compare_node(const struct kiln__inputs *inputs, struct compar
                                 const char *call, struct kiln__error *error)
 {
     const struct kiln__node *node = &comparison->exposure.graph.nodes.items[index];
-    size_t count = kiln__node_count(node), bytes = kiln_type_size(node->type);
+    size_t count = kiln__node_count(node);
     double *values = malloc((count + 1) * sizeof *values);
     double *allowed = malloc((count + 1) * sizeof *allowed);
     struct difference difference;
@@ -315,8 +314,8 @@ static kiln_status compare_node(const struct kiln__inputs *inputs, struct compar
         done = kiln__bounds_node(&comparison->exposure.graph, index, &comparison->given,
                                  comparison->unknown, denormal, allowed);
     bool off = done && found && differ(node, found, values, allowed, &difference);
-    for (size_t i = 0; i < count && done && found; i++)
-        values[i] = kiln__value_load(node->type, (const char *)found + i * bytes);
+    if (done && found)
+        kiln__values_load(node->type, found, count, values);
     if (done && found)
         keep_unknown(comparison, index, allowed);
     else

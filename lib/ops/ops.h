@@ -82,7 +82,8 @@ double kiln__type_overflow(kiln_type type);
  * not hold all, its bits. Values are moved as they are; who computes takes the number of a floating
  * one, and of an integer the whole number. */
 double kiln__value_load(kiln_type type, const void *place);
-/* Elements that lie one behind the other, also those of blocks. */
+/* Element `i` of those that lie one behind the other, also in blocks; and all of them. */
+double kiln__value_at(kiln_type type, const void *data, size_t i);
 void kiln__values_load(kiln_type type, const void *data, size_t count, double *values);
 void kiln__value_store(kiln_type type, double value, void *place);
 

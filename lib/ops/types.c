@@ -313,6 +313,17 @@ double kiln__value_load(kiln_type type, const void *place)
                                : kiln__value_of_whole(type, read_bits(&rows[type], place));
 }
 
+double kiln__value_at(kiln_type type, const void *data, size_t i)
+{
+    const size_t block = rows[type].block;
+    const char *place = (const char *)data + i / block * rows[type].bytes;
+    float values[KILN__MOST_BLOCK];
+    if (block == 1)
+        return kiln__value_load(type, place);
+    kiln__block_load(type, place, values);
+    return (double)values[i % block];
+}
+
 void kiln__values_load(kiln_type type, const void *data, size_t count, double *values)
 {
     const struct kiln__type_row *row = &rows[type];
