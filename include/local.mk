@@ -9,6 +9,7 @@ kilninclude_HEADERS = \
 	include/kiln/cache.h \
 	include/kiln/context.h \
 	include/kiln/convolution.h \
+	include/kiln/custom.h \
 	include/kiln/device.h \
 	include/kiln/executor.h \
 	include/kiln/export.h \

@@ -67,6 +67,8 @@ graph_sources = \
 	lib/graph/attention_backward.h \
 	lib/graph/batch_axis.c \
 	lib/graph/batch_axis.h \
+	lib/graph/custom.c \
+	lib/graph/custom.h \
 	lib/graph/graph.c \
 	lib/graph/graph.h \
 	lib/graph/graph_text.c \
@@ -96,7 +98,9 @@ reference_sources = \
 	lib/reference/reference.h \
 	lib/reference/reference_attention.c \
 	lib/reference/reference_attention.h \
-	lib/reference/reference_attention_backward.c
+	lib/reference/reference_attention_backward.c \
+	lib/reference/reference_custom.c \
+	lib/reference/reference_custom.h
 
 rewrite_sources = \
 	lib/rewrite/cse.c \
@@ -185,6 +189,7 @@ lower_sources = \
 	lib/lower/lower_attention.c \
 	lib/lower/lower_attention_backward.c \
 	lib/lower/lower_attention_few.c \
+	lib/lower/lower_custom.c \
 	lib/lower/lower_generic.c \
 	lib/lower/lower_matmul.c \
 	lib/lower/lower_nest.c \
@@ -341,6 +346,9 @@ record_sources = \
 	lib/record/call.c \
 	lib/record/call.h \
 	lib/record/concatenate.c \
+	lib/record/custom.c \
+	lib/record/custom_text.c \
+	lib/record/custom_text.h \
 	lib/record/elements.c \
 	lib/record/gather.c \
 	lib/record/slice_at.c \
@@ -376,6 +384,7 @@ grad_sources = \
 	lib/grad/grad_attention.c \
 	lib/grad/grad_attention_backward.c \
 	lib/grad/grad_convolution.c \
+	lib/grad/grad_custom.c \
 	lib/grad/grad_gather.c \
 	lib/grad/grad_movement.c \
 	lib/grad/grad_product.c \

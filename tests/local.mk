@@ -7,6 +7,7 @@ criterion_tests = \
 	tests/lower/test_attention_lengths \
 	tests/lower/test_attention_wgmma \
 	tests/record/test_batch \
+	tests/record/test_custom \
 	tests/programs/test_background \
 	tests/runtime/test_buffers \
 	tests/lower/test_catalogue \
@@ -139,6 +140,7 @@ device_tests = \
 	tests/lower/test_attention \
 	tests/lower/test_attention_lengths \
 	tests/record/test_batch \
+	tests/record/test_custom \
 	tests/programs/test_background \
 	tests/runtime/test_buffers \
 	tests/programs/test_cache_program \

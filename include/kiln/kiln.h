@@ -13,6 +13,7 @@
 #include <kiln/cache.h>
 #include <kiln/context.h>
 #include <kiln/convolution.h>
+#include <kiln/custom.h>
 #include <kiln/device.h>
 #include <kiln/elementwise.h>
 #include <kiln/executor.h>

@@ -234,6 +234,7 @@ using context_options = detail::options<kiln_context_options, kiln_context_optio
 using conv_options = detail::options<kiln_conv_options, kiln_conv_options_init>;
 using cross_entropy_options =
     detail::options<kiln_cross_entropy_options, kiln_cross_entropy_options_init>;
+using custom_kernel = detail::options<kiln_custom_kernel, kiln_custom_kernel_init>;
 using executor_options = detail::options<kiln_executor_options, kiln_executor_options_init>;
 using pool_options = detail::options<kiln_pool_options, kiln_pool_options_init>;
 using request_options = detail::options<kiln_request_options, kiln_request_options_init>;
@@ -1307,6 +1308,18 @@ class recorder
   protected:
     kiln_batch *batch_;
 };
+
+/** Kernels of the program's own: the outputs of one launch; tensors of none after an error. */
+inline std::vector<tensor> custom(const recorder &b, const kiln_custom_kernel &kernel,
+                                  const std::vector<tensor> &inputs)
+{
+    std::vector<kiln_tensor> out(KILN_CUSTOM_OUTPUTS);
+    detail::told(b.get(), kiln_custom(b.get(), &kernel, detail::ids(inputs).data(), out.data()));
+    std::vector<tensor> outputs;
+    for (size_t k = 0; k < kernel.output_count && k < out.size(); k++)
+        outputs.emplace_back(b.get(), out[k]);
+    return outputs;
+}
 
 /** The completion of one submitted batch. */
 class event : public detail::handle<kiln_event, kiln_event_release>

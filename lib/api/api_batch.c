@@ -29,6 +29,7 @@ static struct kiln__record_limits limits_of(const kiln_device_info *device)
 {
     return (struct kiln__record_limits){.upload_bytes = device->max_allocation,
                                         .local_memory = device->local_memory,
+                                        .work_group = device->max_work_group,
                                         .scores = scores_at_once(device),
                                         .rounds_gradients = device->type == KILN_DEVICE_GPU};
 }

@@ -32,6 +32,7 @@ INIT(kiln_executor_options_init_latency, kiln_executor_options, KILN_EXECUTOR_LA
 INIT(kiln_executor_options_init_throughput, kiln_executor_options, KILN_EXECUTOR_THROUGHPUT_INIT)
 INIT(kiln_pool_options_init, kiln_pool_options, KILN_POOL_OPTIONS_INIT)
 INIT(kiln_request_options_init, kiln_request_options, KILN_REQUEST_OPTIONS_INIT)
+INIT(kiln_custom_kernel_init, kiln_custom_kernel, KILN_CUSTOM_KERNEL_INIT)
 INIT(kiln_recurrent_init, kiln_recurrent, KILN_RECURRENT_INIT)
 INIT(kiln_resize_options_init, kiln_resize_options, KILN_RESIZE_OPTIONS_INIT)
 INIT(kiln_training_init, kiln_training, KILN_TRAINING_INIT)

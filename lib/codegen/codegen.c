@@ -40,11 +40,23 @@ static void name_group(const struct kiln__plan *plan, const struct kiln__launch 
     }
 }
 
+/* The kernel's own text says all, but for how narrow types round. */
+static void name_custom(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                        struct kiln__text *name)
+{
+    kiln__text_add(name, "custom %d %s", launch->variant.level_80,
+                   kiln__launch_custom(plan, launch)->text);
+}
+
 void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
                         struct kiln__text *name)
 {
     if (launch->phases.count) {
         kiln__joined_name(plan, launch, name);
+        return;
+    }
+    if (launch->source == KILN__SOURCE_CUSTOM) {
+        name_custom(plan, launch, name);
         return;
     }
     if (launch->source == KILN__SOURCE_TEMPLATE)
@@ -63,7 +75,7 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
         return;
     }
     struct kiln__code code = {.open = 0};
-    bool generic = launch->variant.generic;
+    const bool generic = launch->variant.generic, custom = launch->source == KILN__SOURCE_CUSTOM;
     struct kiln__emit emit = {
         .code = &code,
         .plan = plan,
@@ -75,6 +87,8 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
     };
     if (generic)
         kiln__emit_generic_prelude(&emit);
+    else if (custom)
+        kiln__emit_custom(&emit);
     else
         kiln__emit_prelude(&emit);
     kiln__emit_check_helper(&emit);
@@ -110,6 +124,6 @@ void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch
 {
     if (kiln__launch_has_text(launch))
         emit_group(plan, launch, true, false, text);
-    if (launch->source != KILN__SOURCE_NEST)
+    if (launch->source == KILN__SOURCE_TEMPLATE || launch->source == KILN__SOURCE_CLBLAST)
         kiln__text_add(text, "/* kernels/%s.cl %s */\n", launch->file, launch->options);
 }

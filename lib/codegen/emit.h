@@ -116,6 +116,9 @@ void kiln__emit_check_parameters(const struct kiln__emit *emit, struct kiln__tex
 void kiln__emit_check_memories(const struct kiln__emit *emit);
 void kiln__emit_check_alias(const struct kiln__emit *emit, size_t access, unsigned store);
 
+/* An own kernel, behind what loads and stores its narrow types. */
+void kiln__emit_custom(const struct kiln__emit *emit);
+
 /* The kernel of a map, reduce or rows group. */
 void kiln__emit_nest(const struct kiln__emit *emit);
 

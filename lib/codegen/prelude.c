@@ -304,8 +304,22 @@ static void emit_math(const struct kiln__emit *emit)
 
 /* ---- all ---- */
 
+/* Whether an own kernel stores it. */
+static bool is_stored_by_own(const struct kiln__emit *emit, kiln_type type)
+{
+    if (emit->launch->source != KILN__SOURCE_CUSTOM)
+        return false;
+    const struct kiln__custom_call *call = &kiln__launch_custom(emit->plan, emit->launch)->call;
+    for (unsigned k = 0; k < call->n_outputs; k++)
+        if (call->outputs[k].type == type)
+            return true;
+    return false;
+}
+
 static bool uses(const struct kiln__emit *emit, kiln_type type)
 {
+    if (is_stored_by_own(emit, type))
+        return true;
     for (size_t i = 0; i < emit->group->steps.count; i++)
         if (emit->group->steps.items[i].type == (uint8_t)type)
             return true;
@@ -336,6 +350,8 @@ static void emit_loose_type(const struct kiln__emit *emit, kiln_type type)
 /* Whether a step computes values of the type, which are rounded to it. */
 static bool rounds(const struct kiln__emit *emit, kiln_type type)
 {
+    if (is_stored_by_own(emit, type))
+        return true;
     for (size_t i = 0; i < emit->group->steps.count; i++) {
         const struct kiln__step *step = &emit->group->steps.items[i];
         if (step->type == (uint8_t)type && !kiln__step_reads(step))
@@ -466,6 +482,13 @@ static void emit_lanes(const struct kiln__emit *emit)
     emit_file(emit, "lanes");
     if (further)
         emit_file(emit, "lanes_integers");
+}
+
+void kiln__emit_custom(const struct kiln__emit *emit)
+{
+    const char *text = kiln__launch_custom(emit->plan, emit->launch)->text;
+    emit_types(emit);
+    kiln__text_add_bytes(kiln__code_line(emit->code, "%s", ""), text, strlen(text));
 }
 
 void kiln__emit_prelude(const struct kiln__emit *emit)

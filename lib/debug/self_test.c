@@ -411,7 +411,7 @@ static bool is_right_backward(const struct test *test, size_t matrix, bool besid
         b[i] = (double)test->values_b[matrix * KEYS * columns + i];
     for (size_t i = 0; i < sizeof stats / sizeof *stats; i++)
         stats[i] = self_test_stat(i / KILN__STATS_COLUMNS, i % KILN__STATS_COLUMNS);
-    const double *const inputs[] = {a, b, a, b, stats};
+    const double *const inputs[KILN__MOST_INPUTS] = {a, b, a, b, stats};
     kiln__attention_backward_evaluate_matrix(&node, &size, inputs, wanted);
     for (size_t i = 0; i < results; i++)
         most = fmax(most, isinf(wanted[i]) ? 0 : fabs(wanted[i]));

@@ -280,12 +280,13 @@ static void free_comparison(struct comparison *comparison, bool lost)
 }
 
 /* Keeps `allowed` for a node of which some elements have no bound, as beside the part of a place
- * that has nothing beneath; else frees it. */
+ * that has nothing beneath; else frees it. What an own kernel has computed is there. */
 static void keep_unknown(struct comparison *comparison, uint32_t index, double *allowed)
 {
     bool keep = false;
-    size_t count = kiln__node_count(&comparison->exposure.graph.nodes.items[index]);
-    for (size_t i = 0; i < count; i++) {
+    const struct kiln__node *node = &comparison->exposure.graph.nodes.items[index];
+    size_t count = kiln__node_count(node);
+    for (size_t i = 0; i < count && node->kind != KILN__CUSTOM; i++) {
         allowed[i] = isinf(allowed[i]) ? INFINITY : 0;
         keep = keep || allowed[i] > 0;
     }

@@ -31,6 +31,7 @@ enum kiln__group_kind {
     KILN__GROUP_ATTENTION_BACKWARD,
     KILN__GROUP_SCATTER,
     KILN__GROUP_SORT,
+    KILN__GROUP_CUSTOM,
     KILN__GROUP_KINDS
 };
 
@@ -114,9 +115,9 @@ struct kiln__group {
 
 #define KILN__NO_GROUP UINT32_MAX
 
-/* Nodes of a group that is not made of steps: one, or one beside it (fuse/multi_output.c), in the
+/* Nodes of a group that is not made of steps: one, or more beside it (fuse/multi_output.c), in the
  * order of their stores. */
-#define KILN__MOST_WHOLE 2
+#define KILN__MOST_WHOLE KILN_CUSTOM_OUTPUTS
 
 /* Operands of a product. */
 #define KILN__OPERANDS 2
@@ -145,6 +146,7 @@ struct kiln__operand {
     WHY(BECAUSE_GATHERED, "read at positions that are computed")                                   \
     WHY(BECAUSE_SCATTERED, "a scatter, or an operand of one")                                      \
     WHY(BECAUSE_SORTED, "an order, or what is put in order")                                       \
+    WHY(BECAUSE_CUSTOM, "of an own kernel, or an operand of one")                                  \
     WHY(BECAUSE_REMATERIALISED, "computed more than once, for want of memory")
 
 enum kiln__why {

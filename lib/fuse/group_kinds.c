@@ -63,6 +63,13 @@ const struct kiln__group_traits kiln__group_traits[KILN__GROUP_KINDS] = {
                           .result = KILN__BECAUSE_SORTED,
                           .operand = KILN__BECAUSE_SORTED,
                           .check = kiln__group_check_whole},
+    [KILN__GROUP_CUSTOM] = {.name = "custom",
+                            .operands = KILN__MOST_INPUTS,
+                            .root = KILN__CUSTOM,
+                            .begin = kiln__group_begin_whole,
+                            .result = KILN__BECAUSE_CUSTOM,
+                            .operand = KILN__BECAUSE_CUSTOM,
+                            .check = kiln__group_check_whole},
 };
 
 static const struct kiln__group_traits *traits_of(const struct kiln__group *group)

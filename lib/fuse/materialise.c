@@ -280,6 +280,23 @@ static void decide_operand(struct kiln__fuser *fuser, uint32_t index, unsigned k
         materialise(fuser, fuser->prologue[layout->base] ? layout->base : operand, traits->operand);
 }
 
+/* An own kernel reads its operands in the types that they have, and row-major unless it takes
+ * strides. */
+static void decide_custom(struct kiln__fuser *fuser, uint32_t index)
+{
+    const struct kiln__node *node = kiln__fuse_node(fuser, index);
+    for (unsigned k = 0; k < node->n_inputs; k++) {
+        const uint32_t operand = node->input[k];
+        const struct kiln__layout *layout = &fuser->layouts[operand];
+        const bool strided = node->custom.call->call.strided >> k & 1;
+        if (!is_in_memory(fuser, layout) ||
+            kiln__fuse_node(fuser, layout->base)->type != kiln__fuse_node(fuser, operand)->type ||
+            !(strided || kiln__layout_is_dense(layout, &kiln__fuse_node(fuser, operand)->shape)))
+            materialise(fuser, operand, KILN__BECAUSE_CUSTOM);
+    }
+    materialise(fuser, index, KILN__BECAUSE_CUSTOM);
+}
+
 static void decide_own(struct kiln__fuser *fuser, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuse_node(fuser, index);
@@ -352,6 +369,7 @@ static void decide(struct kiln__fuser *fuser, uint32_t index)
             decide_own(fuser, index);
         break;
     case KILN__SCAN: decide_scan(fuser, index); break;
+    case KILN__CUSTOM: decide_custom(fuser, index); break;
     }
     if (fuser->fusion->graph.rematerialised.count &&
         fuser->fusion->graph.rematerialised.items[index].held)

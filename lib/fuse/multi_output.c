@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Horizontal fusion: two nodes that each have a kernel of their own become one group with two
  * outputs where a kernel computes both: of an attention the scales of its rows, which its gradient
- * asks for, and of that gradient what flows to the values beside what flows to the keys. */
+ * asks for, and of that gradient what flows to the values beside what flows to the keys. The
+ * outputs of an own kernel become one group. */
 #include "fuse/fuse.h"
 #include "graph/attention_backward.h"
 
@@ -20,6 +21,9 @@ static bool is_form(const struct kiln__node *node, enum kiln__attention_backward
 static bool computes(const struct kiln__node *node, const struct kiln__node *other)
 {
     const struct kiln__attention *a = &node->attention, *b = &other->attention;
+    if (node->kind == KILN__CUSTOM || other->kind == KILN__CUSTOM)
+        return node->kind == other->kind && node->custom.call == other->custom.call &&
+               node->custom.output != other->custom.output;
     const bool scales = node->kind == KILN__ATTENTION && node->n_inputs <= KILN__MASK &&
                         is_form(other, KILN__BACKWARD_LOG_SUM_EXP);
     const bool values = is_form(node, KILN__BACKWARD_KEYS) && is_form(other, KILN__BACKWARD_VALUES);
@@ -37,6 +41,8 @@ static bool reads_the_same(const struct kiln__group *group, const struct kiln__g
 
 static bool is_whole(const struct kiln__group *group)
 {
+    if (group->kind == KILN__GROUP_CUSTOM)
+        return group->stores.count > 0;
     return (group->kind == KILN__GROUP_ATTENTION ||
             group->kind == KILN__GROUP_ATTENTION_BACKWARD) &&
            group->stores.count == 1;

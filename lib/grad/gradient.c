@@ -26,11 +26,14 @@ static kiln__adjoint *const adjoints[] = {
     [KILN__GATHER] = kiln__adjoint_gather,
     [KILN__SCATTER] = kiln__adjoint_scatter,
     [KILN__ATTENTION_BACKWARD] = kiln__adjoint_attention_backward,
+    [KILN__CUSTOM] = kiln__adjoint_custom,
 };
 
 /* NULL where there is none. */
 static kiln__adjoint *adjoint_of(const struct kiln__node *node)
 {
+    if (node->kind == KILN__CUSTOM && !node->custom.call->call.gradient)
+        return NULL;
     return node->kind < sizeof adjoints / sizeof *adjoints ? adjoints[node->kind] : NULL;
 }
 

@@ -35,7 +35,7 @@ kiln__adjoint kiln__adjoint_view, kiln__adjoint_reshape, kiln__adjoint_matmul;
 kiln__adjoint kiln__adjoint_insert_slice, kiln__adjoint_attention, kiln__adjoint_attention_backward;
 kiln__adjoint kiln__adjoint_scan;
 
-kiln__adjoint kiln__adjoint_gather, kiln__adjoint_scatter;
+kiln__adjoint kiln__adjoint_gather, kiln__adjoint_scatter, kiln__adjoint_custom;
 
 /* Whether a gradient for node number `to` would be used: what is not wanted need not be recorded.
  */

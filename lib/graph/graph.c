@@ -5,8 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+void kiln__graph_drop_calls(struct kiln__graph *graph)
+{
+    for (size_t i = 0; i < graph->calls.count; i++)
+        kiln__custom_release(graph->calls.items[i]);
+    graph->calls.count = 0;
+}
+
 void kiln__graph_free(struct kiln__graph *graph)
 {
+    kiln__graph_drop_calls(graph);
+    kiln__vector_free(&graph->calls);
     kiln__vector_free(&graph->nodes);
     kiln__vector_free(&graph->requests);
     kiln__vector_free(&graph->became);
@@ -18,6 +27,7 @@ size_t kiln__graph_trim(struct kiln__graph *graph)
 {
     return kiln__vector_trim(&graph->nodes) + kiln__vector_trim(&graph->requests) +
            kiln__vector_trim(&graph->became) + kiln__vector_trim(&graph->moved) +
+           kiln__vector_trim(&graph->calls) +
            kiln__vector_trim(&graph->rematerialised);
 }
 
@@ -45,6 +55,7 @@ void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
     case KILN__SORT: break;
     case KILN__ATTENTION:
     case KILN__ATTENTION_BACKWARD: to->attention = from->attention; break;
+    case KILN__CUSTOM: to->custom = from->custom; break;
     case KILN__ELEMENTWISE:
     case KILN__CAST:
     case KILN__RESHAPE:
@@ -52,8 +63,24 @@ void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
     }
 }
 
+/* Nodes of one call mostly follow each other. */
+static bool hold_call(struct kiln__graph *graph, const struct kiln__custom *call)
+{
+    for (size_t i = graph->calls.count; i-- > 0;)
+        if (graph->calls.items[i] == call)
+            return true;
+    const struct kiln__custom **place = kiln__vector_push(&graph->calls);
+    if (!place)
+        return false;
+    kiln__custom_retain(call);
+    *place = call;
+    return true;
+}
+
 bool kiln__graph_add(struct kiln__graph *graph, const struct kiln__node *node, uint32_t *index)
 {
+    if (node->kind == KILN__CUSTOM && !hold_call(graph, node->custom.call))
+        return false;
     struct kiln__node *place = kiln__vector_push(&graph->nodes);
     if (!place)
         return false;
@@ -164,7 +191,8 @@ kiln_type kiln__node_computed(const struct kiln__node *node)
 bool kiln__node_takes_stored(const struct kiln__node *node, unsigned k)
 {
     enum kiln__kind kind = node->kind;
-    return kind == KILN__CAST || kiln__node_puts_part(node) || kiln__node_is_movement(node) ||
+    return kind == KILN__CAST || kind == KILN__CUSTOM || kiln__node_puts_part(node) ||
+           kiln__node_is_movement(node) ||
            (kind == KILN__GATHER && k == 0);
 }
 
@@ -276,6 +304,7 @@ const char *kiln__node_name(const struct kiln__node *node)
     case KILN__SCATTER: return scatter_names[node->op];
     case KILN__SORT: return "argsort";
     case KILN__ATTENTION_BACKWARD: return slopes_names[node->attention.form];
+    case KILN__CUSTOM: return kiln__custom_name(node->custom.call);
     }
     return "?";
 }

@@ -9,6 +9,7 @@
 
 #include <kiln/movement.h>
 
+#include "graph/custom.h"
 #include "graph/labels.h"
 #include "graph/shape.h"
 #include "ops/ops.h"
@@ -35,8 +36,9 @@ enum kiln__kind {
                       ... (a kiln_scatter_mode, or KILN__SCATTER_APART) where its index is */
     KILN__SORT, /* i32: where, along the last dimension, the element is that comes there in order;
                    of the first few, if it has fewer along it */
-    KILN__ATTENTION_BACKWARD /* what the gradient of attention is made of:
-                                graph/attention_backward.h */
+    KILN__ATTENTION_BACKWARD, /* what the gradient of attention is made of:
+                                 graph/attention_backward.h */
+    KILN__CUSTOM              /* an output of a kernel of the program's own: graph/custom.h */
 };
 
 /* A cast to the type that its input has can mark where gradients end. Integers that become shorter
@@ -117,7 +119,13 @@ struct kiln__attention {
     uint64_t lengths; /* ATTENTION: whether its last input says how many keys there are */
 };
 
-#define KILN__MOST_INPUTS 5
+/* An output of a call, whose other outputs are nodes of their own with the same inputs. */
+struct kiln__custom_node {
+    const struct kiln__custom *call; /* held by the graph */
+    uint64_t output;
+};
+
+#define KILN__MOST_INPUTS 9
 
 /* Rows of a product from which on packing the weights anew in every run takes a hundredth of its
  * time; keeping them packed takes as much memory as the weights. */
@@ -140,9 +148,11 @@ struct kiln__node {
         uint64_t axis;    /* GATHER, SCATTER */
         struct kiln__view view;           /* VIEW, INSERT_SLICE */
         struct kiln__attention attention; /* ATTENTION, ATTENTION_BACKWARD */
+        struct kiln__custom_node custom;  /* CUSTOM */
     };
 };
 _Static_assert(offsetof(struct kiln__node, input) == 4, "no padding before the inputs");
+_Static_assert(KILN_CUSTOM_INPUTS <= KILN__MOST_INPUTS, "a node has room for them");
 
 enum kiln__request_kind { KILN__READ, KILN__EXPORT };
 
@@ -170,6 +180,7 @@ struct kiln__graph {
     KILN__VECTOR(struct kiln__request) requests;
     bool batch_invariant;              /* products add up in the same order whatever their size */
     const struct kiln__labels *labels; /* of a recorded graph, not owned; NULL: it has none */
+    KILN__VECTOR(const struct kiln__custom *) calls; /* that nodes name, each once */
     /* Of a rewritten graph, per node of the one that was recorded: what became of it. */
     KILN__VECTOR(uint32_t) became;
     /* Operations that the last pass copied to another place. If the original has no users left,
@@ -182,13 +193,16 @@ struct kiln__graph {
 
 void kiln__graph_free(struct kiln__graph *graph);
 
+/* Let go of the calls, whose nodes are no more. */
+void kiln__graph_drop_calls(struct kiln__graph *graph);
+
 /* Give back the memory that it does not need, now that it is complete; the bytes that are left. */
 size_t kiln__graph_trim(struct kiln__graph *graph);
 
 /* Copy a node so that equal nodes have equal bytes: padding and unused members are zero. */
 void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from);
 
-/* Append a copy of `node`; false without memory. */
+/* Append a copy of `node`, and hold what it names; false without memory. */
 bool kiln__graph_add(struct kiln__graph *graph, const struct kiln__node *node, uint32_t *index);
 
 /* A copy of all that `from` has; false without memory, `to` is to be freed then too. */

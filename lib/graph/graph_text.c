@@ -57,6 +57,8 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
         kiln__text_add(text, " along %u", (unsigned)node->axis);
     if (node->kind == KILN__GATHER && node->op == KILN__GATHER_PADDED)
         kiln__text_add(text, " or 0");
+    if (node->kind == KILN__CUSTOM && node->custom.call->call.n_outputs > 1)
+        kiln__text_add(text, " output %u", (unsigned)node->custom.output);
     if (node->kind == KILN__INSERT_SLICE) {
         kiln__text_add(text, " at");
         dump_view(&node->view, &graph->nodes.items[node->input[0]].shape, text);

@@ -183,6 +183,25 @@ static const char *check_sort(const struct kiln__graph *graph, const struct kiln
     return kiln__shape_equal(&shape, &node->shape) ? NULL : "shape";
 }
 
+static const char *check_custom(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    const struct kiln__custom *custom = node->custom.call;
+    size_t held = 0;
+    while (held < graph->calls.count && graph->calls.items[held] != custom)
+        held++;
+    if (held == graph->calls.count)
+        return "call, which the graph does not hold";
+    if (node->n_inputs != custom->call.n_inputs || node->custom.output >= custom->call.n_outputs)
+        return "number of inputs or outputs";
+    for (unsigned i = 0; i < node->n_inputs; i++)
+        if (input_of(graph, node, i)->type != custom->call.inputs[i])
+            return "operand type";
+    const struct kiln__custom_output *output = &custom->call.outputs[node->custom.output];
+    return node->type != output->type                         ? "type"
+           : !kiln__shape_equal(&node->shape, &output->shape) ? "shape"
+                                                              : NULL;
+}
+
 static const struct {
     unsigned inputs_at_least;
     check *check;
@@ -204,9 +223,10 @@ static const struct {
     [KILN__SCATTER] = {3, check_scatter},
     [KILN__SORT] = {1, check_sort},
     [KILN__ATTENTION_BACKWARD] = {2, kiln__attention_backward_check},
+    [KILN__CUSTOM] = {0, check_custom},
 };
 
-_Static_assert(sizeof checks / sizeof *checks == KILN__ATTENTION_BACKWARD + 1, "a row per kind");
+_Static_assert(sizeof checks / sizeof *checks == KILN__CUSTOM + 1, "a row per kind");
 
 static bool is_computed(const struct kiln__node *node)
 {

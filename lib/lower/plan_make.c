@@ -127,6 +127,7 @@ static void lower_group(const struct kiln__plan_builder *builder, uint32_t index
         [KILN__GROUP_ATTENTION_BACKWARD] = kiln__lower_attention_backward,
         [KILN__GROUP_SCATTER] = kiln__lower_scatter,
         [KILN__GROUP_SORT] = kiln__lower_sort,
+        [KILN__GROUP_CUSTOM] = kiln__lower_custom,
     };
     _Static_assert(sizeof lower / sizeof *lower == KILN__GROUP_KINDS, "a row per kind");
     struct kiln__plan *plan = builder->plan;

@@ -58,6 +58,11 @@ void kiln__launch_index(struct kiln__launch *launch, int64_t value)
     launch_add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_INDEX, .integer = value});
 }
 
+void kiln__launch_i32(struct kiln__launch *launch, int64_t value)
+{
+    launch_add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_I32, .integer = value});
+}
+
 void kiln__launch_f32(struct kiln__launch *launch, float value)
 {
     launch_add(launch, (struct kiln__argument){.kind = KILN__ARGUMENT_F32, .real = value});

@@ -40,7 +40,8 @@ struct kiln__argument {
 enum kiln__source {
     KILN__SOURCE_NEST,     /* generated from a map, reduce or rows group */
     KILN__SOURCE_TEMPLATE, /* a file of kernels/ with options */
-    KILN__SOURCE_CLBLAST   /* none: a CLBlast call */
+    KILN__SOURCE_CLBLAST,  /* none: a CLBlast call */
+    KILN__SOURCE_CUSTOM    /* the program's own (graph/custom.h) */
 };
 
 /* How the elements of an access lie along the dimension that vectors run over. */
@@ -174,11 +175,11 @@ struct kiln__launch {
     uint64_t bytes; /* memory traffic at least */
 };
 
-/* Whether it has a generated text, before a file of kernels/ or instead of one. */
+/* Whether it has a text of its own, before a file of kernels/ or instead of one. */
 static inline bool kiln__launch_has_text(const struct kiln__launch *launch)
 {
-    return launch->source == KILN__SOURCE_NEST || launch->variant.epilogue ||
-           launch->variant.operands || launch->variant.generic;
+    return launch->source == KILN__SOURCE_NEST || launch->source == KILN__SOURCE_CUSTOM ||
+           launch->variant.epilogue || launch->variant.operands || launch->variant.generic;
 }
 
 /* Whether it is by a kernel of this family, of the catalogue. */
@@ -195,6 +196,7 @@ bool kiln__launch_names(const struct kiln__launch *launch, uint32_t slot);
 void kiln__launch_memory(struct kiln__launch *launch, uint32_t slot);
 void kiln__launch_offset(struct kiln__launch *launch, uint32_t slot, int64_t elements, size_t item);
 void kiln__launch_index(struct kiln__launch *launch, int64_t value);
+void kiln__launch_i32(struct kiln__launch *launch, int64_t value);
 void kiln__launch_f32(struct kiln__launch *launch, float value);
 void kiln__launch_table(struct kiln__launch *launch);
 

@@ -101,6 +101,13 @@ const struct kiln__device *kiln__plan_device(const struct kiln__plan *plan,
     return plan->tuned && plan->tuned[index] ? &plan->tuned[index]->device : plan->options.device;
 }
 
+const struct kiln__custom *kiln__launch_custom(const struct kiln__plan *plan,
+                                               const struct kiln__launch *launch)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    return plan->fusion.graph.nodes.items[group->nodes.items[0]].custom.call;
+}
+
 void kiln__plan_forget_tuned(struct kiln__plan *plan)
 {
     for (size_t i = 0; plan->tuned && i < plan->fusion.groups.count; i++)

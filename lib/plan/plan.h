@@ -192,6 +192,10 @@ struct kiln__named {
 bool kiln__plan_next_named(const struct kiln__plan *plan, const struct kiln__plan_step *step,
                            struct kiln__named *named);
 
+/* The call of an own kernel that a launch is of. */
+const struct kiln__custom *kiln__launch_custom(const struct kiln__plan *plan,
+                                               const struct kiln__launch *launch);
+
 /* Append a slot; KILN__NO_SLOT without memory. */
 uint32_t kiln__plan_add_slot(struct kiln__plan *plan, struct kiln__slot slot);
 
@@ -229,6 +233,6 @@ typedef void kiln__lower(struct kiln__plan *plan, uint32_t group);
 /* The log-sum-exp of an attention whose kernel does not store it (lower_attention_backward.c). */
 kiln__lower kiln__lower_log_sum_exp;
 kiln__lower kiln__lower_nest, kiln__lower_matmul, kiln__lower_attention,
-    kiln__lower_attention_backward, kiln__lower_scatter, kiln__lower_sort;
+    kiln__lower_attention_backward, kiln__lower_scatter, kiln__lower_sort, kiln__lower_custom;
 
 #endif

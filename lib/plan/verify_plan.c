@@ -129,7 +129,7 @@ static bool check_launches(const struct kiln__plan_verifier *verifier)
     const struct kiln__plan *plan = verifier->plan;
     for (uint32_t i = 0; i < plan->launches.count; i++) {
         const struct kiln__launch *launch = &plan->launches.items[i];
-        if (launch->source > KILN__SOURCE_CLBLAST || launch->group >= plan->fusion.groups.count ||
+        if (launch->source > KILN__SOURCE_CUSTOM || launch->group >= plan->fusion.groups.count ||
             launch->covers > plan->fusion.groups.count || !launch->kernel)
             return KILN__WRONG_PLAN(verifier, "launch %u: of no group or kernel", i);
         const char *wrong = check_range(verifier, launch);

@@ -31,6 +31,7 @@ void kiln__batch_begin(kiln_batch *batch)
     kiln__index_clear(&batch->exports);
     batch->reads.count = 0;
     batch->graph.nodes.count = batch->graph.requests.count = 0;
+    kiln__graph_drop_calls(&batch->graph);
     batch->graph.batch_invariant = false;
     batch->graph.labels = batch->bindings.labels = &batch->labels;
     kiln__labels_clear(&batch->labels);

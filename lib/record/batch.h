@@ -25,6 +25,7 @@ struct kiln__lease {
 struct kiln__record_limits {
     uint64_t upload_bytes; /* of one tensor, at most */
     uint64_t local_memory; /* bytes that a kernel's work-group has */
+    size_t work_group;     /* most items of one; 0: not known */
     /* Of gradients of attention: elements of scores in memory at once, to aim for, and whether what
      * is multiplied may be rounded to the operands' type. */
     size_t scores;

@@ -45,6 +45,43 @@ static void bound_nothing(const struct kiln__bounding *walk, const struct kiln__
         result[i] = 0;
 }
 
+/* Anything. */
+static void bound_unknown(const struct kiln__bounding *walk, const struct kiln__node *node,
+                          double *result)
+{
+    (void)walk;
+    for (size_t i = 0; i < kiln__node_count(node); i++)
+        result[i] = INFINITY;
+}
+
+/* What own kernels make of errors only they know. */
+static bool is_unknown(const struct kiln__bounding *walk, const struct kiln__node *node)
+{
+    bool exact = node->kind != KILN__CUSTOM || node->custom.call->call.host;
+    for (unsigned k = 0; node->kind == KILN__CUSTOM && exact && k < node->n_inputs; k++) {
+        const struct kiln__node *input = &walk->graph->nodes.items[node->input[k]];
+        for (size_t i = 0; i < kiln__node_count(input) && exact; i++)
+            exact = walk->errors[node->input[k]][i] == 0;
+    }
+    return !exact;
+}
+
+static void bound_custom(const struct kiln__bounding *walk, const struct kiln__node *node,
+                         double *result)
+{
+    const double *values = walk->reference->values[node - walk->graph->nodes.items];
+    const double tolerance = node->custom.call->call.tolerance;
+    if (is_unknown(walk, node)) {
+        bound_unknown(walk, node, result);
+        return;
+    }
+    for (size_t i = 0; i < kiln__node_count(node); i++)
+        result[i] = !kiln__node_is_floating(node) || !isfinite(values[i])
+                        ? 0
+                        : tolerance * fabs(values[i]) + kiln__type_ulp(node->type, values[i]) +
+                              walk->denormal;
+}
+
 static kiln__bound *const rules[] = {
     [KILN__UPLOAD] = bound_nothing,
     [KILN__IMPORT] = bound_nothing,
@@ -63,6 +100,7 @@ static kiln__bound *const rules[] = {
     [KILN__SCATTER] = kiln__bound_scatter,
     [KILN__SORT] = kiln__bound_sort,
     [KILN__ATTENTION_BACKWARD] = bound_attention_backward,
+    [KILN__CUSTOM] = bound_custom,
 };
 
 /* What a value is off by, too, if it is rounded to the type. */
@@ -155,6 +193,18 @@ static double **make_numbers(const struct kiln__graph *graph,
     return NULL;
 }
 
+/* What an own kernel gives, and all that is made of it: indices and integers, too, which rules take
+ * for exact. */
+static bool depends_on_unknown(const struct kiln__bounding *walk, uint32_t index,
+                               const bool *unknown)
+{
+    const struct kiln__node *node = &walk->graph->nodes.items[index];
+    bool depends = is_unknown(walk, node);
+    for (unsigned k = 0; k < node->n_inputs; k++)
+        depends = depends || unknown[node->input[k]];
+    return depends;
+}
+
 bool kiln__bounds_make(const struct kiln__graph *graph, const struct kiln__reference *reference,
                        double denormal, struct kiln__bounds *bounds)
 {
@@ -165,6 +215,8 @@ bool kiln__bounds_make(const struct kiln__graph *graph, const struct kiln__refer
     double **numbers = make_numbers(graph, reference);
     bool failed = !bounds->errors || !read || !numbers;
     struct kiln__bounding walk = {graph, reference, read, numbers, denormal, &failed};
+    bool *unknown = calloc(graph->nodes.count + 1, sizeof *unknown);
+    failed = failed || !unknown;
     for (uint32_t i = 0; i < reference->count && !failed; i++) {
         const struct kiln__node *node = &graph->nodes.items[i];
         if (!reference->values[i])
@@ -173,12 +225,14 @@ bool kiln__bounds_make(const struct kiln__graph *graph, const struct kiln__refer
         failed = !bounds->errors[i];
         if (failed)
             break;
-        rules[node->kind](&walk, node, bounds->errors[i]);
+        unknown[i] = depends_on_unknown(&walk, i, unknown);
+        (unknown[i] ? bound_unknown : rules[node->kind])(&walk, node, bounds->errors[i]);
         mark_overflow(&walk, i, bounds->errors[i]);
         if (type)
             read[i] = read_errors(node, type, numbers[i], bounds->errors[i]);
         failed = failed || !read[i];
     }
+    free(unknown);
     if (type)
         free_errors(read, reference->count);
     free_numbers(graph, reference, numbers);

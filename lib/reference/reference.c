@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "reference/reference_attention.h"
+#include "reference/reference_custom.h"
 
 struct evaluator {
     const struct kiln__graph *graph;
@@ -294,6 +295,12 @@ static void evaluate_attention_backward(const struct evaluator *e, const struct 
     kiln__attention_backward_evaluate(e->graph, node, e->values, result);
 }
 
+static void evaluate_custom(const struct evaluator *e, const struct kiln__node *node,
+                            double *result)
+{
+    *e->failed = *e->failed || !kiln__custom_evaluate(e->graph, node, e->values, result);
+}
+
 static evaluate *const evaluators[] = {
     [KILN__UPLOAD] = evaluate_input,
     [KILN__IMPORT] = evaluate_input,
@@ -312,6 +319,7 @@ static evaluate *const evaluators[] = {
     [KILN__SCATTER] = evaluate_scatter,
     [KILN__SORT] = evaluate_sort,
     [KILN__ATTENTION_BACKWARD] = evaluate_attention_backward,
+    [KILN__CUSTOM] = evaluate_custom,
 };
 
 bool kiln__reference_run(const struct kiln__graph *graph, const void *const *inputs,

@@ -138,6 +138,45 @@ const kiln_resize_options *take_resize_options(void)
     return &options;
 }
 
+/* No program has to compile: the body names nothing, or what there is not. */
+const kiln_custom_kernel *take_own_kernel(void)
+{
+    static const char *const names[] = {"own", "x", "y", "kiln_x", "1x", "", "x y", "own2"};
+    static const char *const texts[] = {"", "x_shape[0];", "(void)y_size;", "}", "#error no"};
+    static kiln_custom_tensor tensors[2][SHORTEST];
+    static kiln_custom_scalar scalars[2];
+    static kiln_custom_kernel kernel;
+    if (one_in(8))
+        return NULL;
+    kernel.size = take_struct_size(sizeof kernel);
+    kernel.name = one_in(8) ? NULL : ONE_OF(names);
+    kernel.source = one_in(8) ? NULL : ONE_OF(texts);
+    kernel.header = one_in(2) ? NULL : ONE_OF(texts);
+    for (unsigned k = 0; k < 2 * SHORTEST; k++) {
+        kiln_custom_tensor *tensor = &tensors[k / SHORTEST][k % SHORTEST];
+        tensor->name = k < 2 && !one_in(8) ? names[1 + k / SHORTEST] : ONE_OF(names);
+        tensor->type = one_in(2) ? KILN_F32 : take_type();
+        tensor->rank = byte() % 10;
+        tensor->strided = take_flag();
+        for (unsigned d = 0; d < KILN_MAX_RANK; d++)
+            tensor->dims[d] = one_in(16) ? SIZE_MAX : byte() % 3;
+    }
+    for (unsigned i = 0; i < COUNT(scalars); i++)
+        scalars[i] = (kiln_custom_scalar){ONE_OF(names), take_type(), take_number()};
+    kernel.inputs = one_in(8) ? NULL : tensors[0];
+    kernel.input_count = one_in(16) ? SIZE_MAX : byte() % (SHORTEST + 1);
+    kernel.outputs = one_in(8) ? NULL : tensors[1];
+    kernel.output_count = one_in(2) ? 1 : byte() % (SHORTEST + 1);
+    kernel.scalars = one_in(8) ? NULL : scalars;
+    kernel.scalar_count = byte() % 3;
+    for (unsigned d = 0; d < 3; d++) {
+        kernel.global[d] = one_in(16) ? SIZE_MAX : byte() % 9;
+        kernel.local[d] = one_in(2) ? 0 : byte() % 5;
+    }
+    kernel.tolerance = one_in(8) ? take_number() : 0;
+    return &kernel;
+}
+
 const kiln_recurrent *take_recurrent(void)
 {
     static kiln_recurrent layer;

@@ -18,6 +18,8 @@
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(sizeof(kiln_tensor) == 8, "kiln_tensor never grows");
 _Static_assert(sizeof(kiln_array) == 88, "kiln_array never grows");
+_Static_assert(sizeof(kiln_custom_tensor) == 88, "kiln_custom_tensor never grows");
+_Static_assert(sizeof(kiln_custom_scalar) == 24, "kiln_custom_scalar never grows");
 _Static_assert(sizeof(kiln_input) == 24, "kiln_input never grows");
 _Static_assert(sizeof(kiln_output) == 24, "kiln_output never grows");
 _Static_assert(sizeof(kiln_latency) == 56, "kiln_latency never grows");
@@ -88,6 +90,7 @@ static kiln_status ask_optimizer(void *to, size_t size)
     X(kiln_context_options, kiln_context_options_init)                                             \
     X(kiln_conv_options, kiln_conv_options_init)                                                   \
     X(kiln_cross_entropy_options, kiln_cross_entropy_options_init)                                 \
+    X(kiln_custom_kernel, kiln_custom_kernel_init)                                                 \
     X(kiln_executor_options, kiln_executor_options_init)                                           \
     X(kiln_executor_options, kiln_executor_options_init_latency)                                   \
     X(kiln_executor_options, kiln_executor_options_init_throughput)                                \
@@ -293,6 +296,19 @@ static kiln_status give_recurrent(const void *given)
     return say(kiln_rnn(batch, layer, NULL));
 }
 
+static kiln_status give_own_kernel(const void *given)
+{
+    static const kiln_custom_tensor y = {.name = "y", .type = KILN_F32};
+    kiln_custom_kernel *kernel = (kiln_custom_kernel *)(uintptr_t)given;
+    kiln_tensor result;
+    kernel->name = "own";
+    kernel->source = "";
+    kernel->outputs = &y;
+    kernel->output_count = 1;
+    kiln_custom(batch, kernel, NULL, &result);
+    return say(result);
+}
+
 static kiln_status give_context(const void *given)
 {
     kiln_context *made;
@@ -384,6 +400,7 @@ static const kiln_window_options window = KILN_WINDOW_OPTIONS_INIT;
 static const kiln_cross_entropy_options cross_entropy = KILN_CROSS_ENTROPY_INIT;
 static const kiln_resize_options resize = KILN_RESIZE_OPTIONS_INIT;
 static const kiln_recurrent recurrent = KILN_RECURRENT_INIT;
+static const kiln_custom_kernel own_kernel = KILN_CUSTOM_KERNEL_INIT;
 static const kiln_context_options usual = KILN_CONTEXT_OPTIONS_INIT;
 static const kiln_optimizer_options sgd = KILN_SGD_INIT;
 static const kiln_executor_options gathering = KILN_EXECUTOR_LATENCY_INIT;
@@ -411,6 +428,7 @@ static const struct read {
     ROW(cross_entropy, class_weights, give_cross_entropy, "options"),
     ROW(resize, scales, give_resize, "options"),
     ROW(recurrent, bias, give_recurrent, "layer"),
+    ROW(own_kernel, host, give_own_kernel, "kernel"),
     ROW(usual, cache_dir, give_context, "options"),
     ROW(sgd, weight_decay, give_optimizer, "options"),
     ROW(gathering, max_wait_us, give_executor, "options"),

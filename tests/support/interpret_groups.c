@@ -349,6 +349,7 @@ void interpret_group(struct machine *machine, size_t number)
         [KILN__GROUP_ROWS] = run_rows,       [KILN__GROUP_MATMUL] = run_matmul,
         [KILN__GROUP_ATTENTION] = run_whole, [KILN__GROUP_SCATTER] = run_whole,
         [KILN__GROUP_SORT] = run_whole,      [KILN__GROUP_ATTENTION_BACKWARD] = run_whole,
+        [KILN__GROUP_CUSTOM] = run_whole,
     };
     const struct kiln__group *group = &machine->fusion->groups.items[number];
     if (group->stores.count)

@@ -314,6 +314,12 @@ static void print_attention_backward(struct printer *printer, const struct kiln_
                    kiln__node_name(node));
 }
 
+static void print_custom(struct printer *printer, const struct kiln__node *node)
+{
+    kiln__text_add(printer->text, "(kiln_tensor){0} /* kiln_custom: kernel %s */",
+                   kiln__node_name(node));
+}
+
 static print_call *const print_calls[] = {
     [KILN__UPLOAD] = print_upload,
     [KILN__IMPORT] = print_import,
@@ -332,6 +338,7 @@ static print_call *const print_calls[] = {
     [KILN__SCATTER] = print_scatter,
     [KILN__SORT] = print_sort,
     [KILN__ATTENTION_BACKWARD] = print_attention_backward,
+    [KILN__CUSTOM] = print_custom,
 };
 
 void reproduce_call(struct printer *printer, const struct kiln__node *node)
