@@ -11,6 +11,7 @@ python_modules = \
 	python/kiln/_function.py \
 	python/kiln/_functions.py \
 	python/kiln/_gradient.py \
+	python/kiln/_kernel.py \
 	python/kiln/_library.py \
 	python/kiln/_lm.py \
 	python/kiln/_onnx.py \
@@ -34,6 +35,7 @@ python_tests = \
 	python/tests/test_exit.py \
 	python/tests/test_integers.py \
 	python/tests/test_interrupts.py \
+	python/tests/test_kernel.py \
 	python/tests/test_limits.py \
 	python/tests/test_lm.py \
 	python/tests/test_onnx.py \

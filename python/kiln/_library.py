@@ -61,7 +61,7 @@ def _ctype(name: str) -> Any:
         return ctypes.c_void_p
     if name in STRUCTS:
         return struct(name)
-    if name.endswith(('_recorder', '_callback', '_updater', '_visitor')):
+    if name.endswith(('_recorder', '_callback', '_updater', '_visitor', '_host', '_gradient')):
         return ctypes.c_void_p
     return ctypes.c_int  # an enum
 
