@@ -43,10 +43,9 @@ pkgconfig_DATA += kiln-lm.pc
 lib_LTLIBRARIES += libkiln-lm.la
 noinst_LTLIBRARIES += libkiln-lm-internal.la
 
-# Weights are those of PyPI's `gguf` to the bit: a product and a sum round twice.
 libkiln_lm_internal_la_SOURCES = $(lm_sources)
 libkiln_lm_internal_la_CPPFLAGS = $(LM_CPPFLAGS)
-libkiln_lm_internal_la_CFLAGS = $(AM_CFLAGS) $(KILN_HIDDEN) -ffp-contract=off
+libkiln_lm_internal_la_CFLAGS = $(AM_CFLAGS) $(KILN_HIDDEN)
 libkiln_lm_internal_la_LIBADD = $(UTF8PROC_LIBS)
 LM_CPPFLAGS = \
 	-I$(top_srcdir) \

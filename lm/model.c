@@ -60,7 +60,7 @@ static kiln_status load(kiln_context *context, const char *path, const uint8_t *
     atomic_init(&lm->references, 1);
     kiln_context_retain(context);
     lm->context = context;
-    lm->stored = options->weights ? options->weights : KILN_F32;
+    lm->stored = options->weights;
     status = read_model(&gguf, lm);
     kiln__gguf_free(&gguf);
     if (status)
@@ -83,7 +83,8 @@ static kiln_status map_file(const char *path, void **data, size_t *bytes)
     const bool fits =
         S_ISREG(about.st_mode) && about.st_size > 0 && (uintmax_t)about.st_size <= PTRDIFF_MAX;
     *bytes = fits ? (size_t)about.st_size : 0;
-    *data = fits ? mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+    *data = fits ? mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file, 0)
+                 : MAP_FAILED;
     const int why = errno;
     close(file);
     if (!fits)

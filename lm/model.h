@@ -11,24 +11,32 @@
 #include "lm/architecture.h"
 #include "lm/tokenizer.h"
 
-/* Rows of one buffer follow each other: queries, keys and values of a token come from one product,
- * and so do the two parts of a gate. What an architecture has not is NULL. */
+enum { KILN__LM_MOST_PARTS = 3 };
+
+/* Rows that follow each other: queries, keys and values of a token come from one product, and so do
+ * the two parts of a gate, unless the file stores them as different types. NULL: there is no more
+ * of it. */
+struct kiln__lm_matrix {
+    kiln_buffer *parts[KILN__LM_MOST_PARTS];
+};
+
+/* What an architecture has not is empty. */
 struct kiln__lm_layer {
-    kiln_buffer *attention_norm, *qkv, *qkv_bias, *q_norm, *k_norm, *out;
-    kiln_buffer *inner_norm, *gate_up, *down;
+    struct kiln__lm_matrix attention_norm, qkv, qkv_bias, q_norm, k_norm, out;
+    struct kiln__lm_matrix inner_norm, gate_up, down;
 };
 
 struct kiln__lm_weights {
-    kiln_buffer *words, *norm;
-    kiln_buffer *output; /* `words` itself where the file has none */
-    float *factors;      /* of the angles' frequencies; NULL: all 1 */
+    struct kiln__lm_matrix words, norm;
+    struct kiln__lm_matrix output; /* `words` itself where the file has none */
+    float *factors;                /* of the angles' frequencies; NULL: all 1 */
     struct kiln__lm_layer *layers;
 };
 
 struct kiln_lm {
     atomic_int references; /* the caller's and sessions' */
     kiln_context *context;
-    kiln_type stored; /* type of matrices */
+    kiln_type stored; /* type of matrices; 0: each as the file has it */
     struct kiln__tokenizer tokenizer;
     struct kiln__lm_shape shape;
     struct kiln__lm_weights weights;

@@ -104,7 +104,7 @@ static kiln_status fill(kiln_lm_session *session, const kiln_lm_session_options 
     session->context = own->context                     ? own->context
                        : shape->context < USUAL_CONTEXT ? shape->context
                                                         : USUAL_CONTEXT;
-    session->cache = own->cache ? own->cache : session->lm->stored;
+    session->cache = own->cache ? own->cache : session->lm->stored ? session->lm->stored : KILN_F32;
     session->sampling =
         (struct kiln__sampling){own->temperature, own->top_k, own->top_p, own->min_p};
     session->seed = own->seed;
@@ -148,11 +148,8 @@ void kiln_lm_session_release(kiln_lm_session *session)
 {
     if (!session)
         return;
-    for (struct kiln__lm_step *step = session->steps, *next; step; step = next) {
-        next = step->next;
-        kiln_batch_release(step->batch);
-        free(step);
-    }
+    for (size_t i = 0; i < KILN__LM_STEPS; i++)
+        kiln_batch_release(session->steps[i]);
     for (size_t i = 0; i < session->lm->shape.layers; i++) {
         kiln_buffer_release(session->keys ? session->keys[i] : NULL);
         kiln_buffer_release(session->values ? session->values[i] : NULL);
@@ -171,53 +168,26 @@ void kiln_lm_session_release(kiln_lm_session *session)
 /* ---- steps ---- */
 
 /* Chunks of a prompt, so that few batches serve all lengths. */
-static size_t rows_for(size_t count)
+static const size_t sizes[KILN__LM_STEPS] = {1, 8, 32, 128, KILN__LM_MOST_ROWS};
+
+/* The size that takes `count` tokens, or the largest that `room` has, places that are left. */
+static size_t choose_size(size_t count, size_t room)
 {
-    static const size_t sizes[] = {1, 8, 32, 128, KILN__LM_MOST_ROWS};
     size_t i = 0;
-    while (i + 1 < sizeof sizes / sizeof *sizes && sizes[i] < count)
+    while (i + 1 < KILN__LM_STEPS && sizes[i] < count && sizes[i + 1] <= room)
         i++;
-    return sizes[i];
-}
-
-/* Keys that are looked at where so many have to be: twice as many each time. */
-static size_t seen_for(const kiln_lm_session *session, size_t count)
-{
-    size_t seen = KILN__LM_LEAST_SEEN;
-    while (seen < count)
-        seen *= 2;
-    return seen < session->context ? seen : session->context;
-}
-
-static kiln_status find_step(kiln_lm_session *session, size_t rows, size_t seen,
-                             struct kiln__lm_step **step)
-{
-    for (*step = session->steps; *step; *step = (*step)->next)
-        if ((*step)->rows == rows && (*step)->seen == seen)
-            return KILN_OK;
-    struct kiln__lm_step *made = calloc(1, sizeof *made);
-    if (!made)
-        return kiln__lm_no_memory("kiln_lm_feed");
-    kiln_status status = kiln__lm_record(session, rows, seen, &made->batch);
-    if (status) {
-        free(made);
-        return status;
-    }
-    made->rows = rows;
-    made->seen = seen;
-    made->next = session->steps;
-    *step = session->steps = made;
-    return KILN_OK;
+    return i;
 }
 
 /* The model sees the next tokens of the text, as many as one run takes. Those that fill a chunk up
  * leave keys behind the text, which nobody sees before they are written anew. */
 static kiln_status run_step(kiln_lm_session *session, size_t length)
 {
-    const size_t most = KILN__LM_MOST_ROWS, left = length - session->seen;
-    const size_t count = left < most ? left : most, rows = rows_for(count);
-    struct kiln__lm_step *step;
-    kiln_status status = find_step(session, rows, seen_for(session, session->seen + count), &step);
+    const size_t left = length - session->seen;
+    const size_t size = choose_size(left, session->context - session->seen), rows = sizes[size];
+    const size_t count = left < rows ? left : rows;
+    kiln_batch **step = &session->steps[size];
+    kiln_status status = *step ? KILN_OK : kiln__lm_record(session, rows, step);
     if (status)
         return status;
     memset(session->rows, 0, rows * sizeof *session->rows);
@@ -225,9 +195,9 @@ static kiln_status run_step(kiln_lm_session *session, size_t length)
     session->position = (int32_t)session->seen;
     session->last = (int32_t)count - 1;
     session->has_logits = false;
-    status = kiln_batch_execute(step->batch);
+    status = kiln_batch_execute(*step);
     if (status)
-        return kiln_error_set(status, kiln_batch_error(step->batch));
+        return kiln_error_set(status, kiln_batch_error(*step));
     session->seen += count;
     session->has_logits = true;
     return KILN_OK;

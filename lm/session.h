@@ -7,15 +7,8 @@
 #include "lm/sample.h"
 
 enum {
-    KILN__LM_MOST_ROWS = 512, /* tokens of one run */
-    KILN__LM_LEAST_SEEN = 256 /* keys that attention looks at */
-};
-
-/* A batch for so many tokens at a time, at any position whose keys are among the first `seen`. */
-struct kiln__lm_step {
-    size_t rows, seen;
-    kiln_batch *batch;
-    struct kiln__lm_step *next;
+    KILN__LM_STEPS = 5,       /* sizes of steps */
+    KILN__LM_MOST_ROWS = 512, /* tokens of the largest */
 };
 
 struct kiln_lm_session {
@@ -29,15 +22,15 @@ struct kiln_lm_session {
     bool has_logits;     /* of what may follow the first `seen` */
     float *logits;
     struct kiln__candidate *choices;
-    kiln_buffer **keys, **values; /* of each layer [pairs,1,context,size] */
-    kiln_buffer *cosine, *sine;   /* of each position [context,turned/2] */
-    struct kiln__lm_step *steps;
-    int32_t rows[KILN__LM_MOST_ROWS]; /* what a run reads: tokens, */
-    int32_t position, last;           /* the first one's place, which one's logits are wanted */
+    kiln_buffer **keys, **values;      /* of each layer [pairs,1,context,size] */
+    kiln_buffer *cosine, *sine;        /* of each position [context,turned/2] */
+    kiln_batch *steps[KILN__LM_STEPS]; /* of each size, at any position; NULL: not yet recorded */
+    int32_t rows[KILN__LM_MOST_ROWS];  /* what a run reads: tokens, */
+    int32_t position, last;            /* the first one's place, which one's logits are wanted */
 };
 
 /* A step's batch, recorded: it reads the session's rows, position and last, puts keys and values
  * into the caches, and writes logits. Errors: those of the batch; *batch is NULL. */
-kiln_status kiln__lm_record(kiln_lm_session *session, size_t rows, size_t seen, kiln_batch **batch);
+kiln_status kiln__lm_record(kiln_lm_session *session, size_t rows, kiln_batch **batch);
 
 #endif

@@ -1,30 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a file's tensors to buffers: rows are widened a few at a time. */
+/* From a file's tensors to buffers: as they are, or cast by a batch. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lm/error.h"
 #include "lm/model.h"
 
 #define NO_LAYER SIZE_MAX
 
-enum { CHUNK = 1 << 18, MOST_PARTS = 3, LONGEST = 64 }; /* weights, tensors, characters */
+enum { LONGEST = 64 };
 
 /* A buffer in the making: `parts` tensors of so many rows of `width`; vectors have a width alone.
  */
 struct matrix {
-    const char *names[MOST_PARTS];
-    size_t rows[MOST_PARTS], parts, width;
+    const char *names[KILN__LM_MOST_PARTS];
+    size_t rows[KILN__LM_MOST_PARTS], parts, width;
     bool is_vector;
 };
 
-/* Where weights are widened. */
 struct room {
     const struct kiln__gguf *gguf;
     kiln_lm *lm;
-    float *wide;
-    void *narrow;
-    size_t capacity; /* weights */
 };
 
 /* ---- tensors ---- */
@@ -66,47 +63,86 @@ static kiln_status check_shape(const struct kiln__gguf *gguf,
                          gguf->path, KILN__GGUF_SAID(tensor->name), words, rows, width);
 }
 
-static kiln_status copy_tensor(struct room *room, const struct kiln__gguf_tensor *tensor,
-                               kiln_type type, kiln_buffer *buffer, size_t *offset)
+static kiln_status find_tensors(const struct room *room, const struct matrix *matrix, size_t layer,
+                                const struct kiln__gguf_tensor **tensors)
 {
-    const struct kiln__block_format *format = tensor->format;
-    const size_t blocks = tensor->bytes / format->bytes, most = room->capacity / format->weights;
-    kiln_status status = KILN_OK;
-    for (size_t at = 0; at < blocks && !status;) {
-        const size_t now = blocks - at < most ? blocks - at : most, count = now * format->weights;
-        for (size_t i = 0; i < now; i++)
-            format->widen(tensor->blocks + (at + i) * format->bytes,
-                          room->wide + i * format->weights);
-        kiln__lm_store(room->wide, count, type, room->narrow);
-        status = kiln_buffer_write(buffer, *offset, room->narrow, count * kiln_type_size(type));
-        *offset += count * kiln_type_size(type);
-        at += now;
-    }
-    return status;
-}
-
-static kiln_status read_matrix(struct room *room, const struct matrix *matrix, size_t layer,
-                               kiln_buffer **buffer)
-{
-    const struct kiln__gguf_tensor *tensors[MOST_PARTS];
-    const kiln_type type = matrix->is_vector ? KILN_F32 : room->lm->stored;
-    size_t rows = 0, offset = 0;
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < matrix->parts && !status; i++) {
         char name[LONGEST];
         tensors[i] = kiln__gguf_tensor(room->gguf, name_tensor(name, matrix->names[i], layer));
-        rows += matrix->rows[i];
         status = tensors[i]
                      ? check_shape(room->gguf, tensors[i], matrix, i)
                      : kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: %s has no tensor \"%s\"",
                                      room->gguf->path, name);
     }
-    if (!status)
-        status = kiln_buffer_create(room->lm->context, type, matrix->is_vector ? 1 : 2,
-                                    (size_t[]){rows, matrix->width}, buffer);
-    for (size_t i = 0; i < matrix->parts && !status; i++)
-        status = copy_tensor(room, tensors[i], type, *buffer, &offset);
     return status;
+}
+
+static kiln_status make_buffer(const struct room *room, const struct matrix *matrix, kiln_type type,
+                               size_t rows, kiln_buffer **buffer)
+{
+    return kiln_buffer_create(room->lm->context, type, matrix->is_vector ? 1 : 2,
+                              (size_t[]){rows, matrix->width}, buffer);
+}
+
+/* Neighbours of one type share a buffer. */
+static kiln_status copy(const struct room *room, const struct matrix *matrix,
+                        const struct kiln__gguf_tensor **tensors, struct kiln__lm_matrix *made)
+{
+    kiln_status status = KILN_OK;
+    for (size_t i = 0, count = 0, next; i < matrix->parts && !status; i = next, count++) {
+        size_t rows = 0, offset = 0;
+        for (next = i; next < matrix->parts && tensors[next]->format == tensors[i]->format; next++)
+            rows += matrix->rows[next];
+        status = make_buffer(room, matrix, tensors[i]->format->type, rows, &made->parts[count]);
+        for (size_t k = i; k < next && !status; k++) {
+            status = kiln_buffer_write(made->parts[count], offset, tensors[k]->blocks,
+                                       tensors[k]->bytes);
+            offset += tensors[k]->bytes;
+        }
+    }
+    return status;
+}
+
+static kiln_status convert(const struct room *room, const struct matrix *matrix, kiln_type type,
+                           const struct kiln__gguf_tensor **tensors, struct kiln__lm_matrix *made)
+{
+    kiln_tensor parts[KILN__LM_MOST_PARTS];
+    size_t rows = 0;
+    kiln_batch *b = kiln_batch_create(room->lm->context);
+    if (!b)
+        return kiln__lm_no_memory("kiln_lm_load");
+    for (size_t i = 0; i < matrix->parts; i++) {
+        rows += matrix->rows[i];
+        parts[i] = kiln_upload(b, tensors[i]->format->type, matrix->is_vector ? 1 : 2,
+                               (size_t[]){matrix->rows[i], matrix->width}, tensors[i]->blocks);
+        parts[i] = kiln_cast(b, parts[i], type);
+    }
+    kiln_status status = make_buffer(room, matrix, type, rows, &made->parts[0]);
+    if (!status) {
+        kiln_export(b, kiln_concat(b, matrix->parts, parts, 0), made->parts[0]);
+        status = kiln_batch_execute(b);
+        if (status)
+            kiln_error_set(status, kiln_batch_error(b));
+    }
+    kiln_batch_release(b);
+    return status;
+}
+
+/* Vectors are f32. */
+static kiln_status read_matrix(const struct room *room, const struct matrix *matrix, size_t layer,
+                               struct kiln__lm_matrix *made)
+{
+    const struct kiln__gguf_tensor *tensors[KILN__LM_MOST_PARTS];
+    const kiln_type wanted = matrix->is_vector ? KILN_F32 : room->lm->stored;
+    kiln_status status = find_tensors(room, matrix, layer, tensors);
+    bool as_it_is = true;
+    for (size_t i = 0; i < matrix->parts && !status; i++)
+        as_it_is = as_it_is && (!wanted || tensors[i]->format->type == wanted);
+    if (status)
+        return status;
+    return as_it_is ? copy(room, matrix, tensors, made)
+                    : convert(room, matrix, wanted, tensors, made);
 }
 
 /* ---- all of them ---- */
@@ -121,7 +157,7 @@ static kiln_status read_layer(struct room *room, size_t number)
     const struct {
         bool wanted;
         struct matrix matrix;
-        kiln_buffer **buffer;
+        struct kiln__lm_matrix *made;
     } all[] = {
         {true, {{"attn_norm.weight"}, {width}, 1, 0, true}, &layer->attention_norm},
         {true,
@@ -142,7 +178,7 @@ static kiln_status read_layer(struct room *room, size_t number)
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < sizeof all / sizeof *all && !status; i++)
         if (all[i].wanted)
-            status = read_matrix(room, &all[i].matrix, number, all[i].buffer);
+            status = read_matrix(room, &all[i].matrix, number, all[i].made);
     return status;
 }
 
@@ -161,7 +197,7 @@ static kiln_status read_factors(struct room *room)
     if (!factors)
         return kiln__lm_no_memory("kiln_lm_load");
     for (size_t i = 0; i < count; i++) {
-        tensor->format->widen(tensor->blocks + 4 * i, &factors[i]);
+        memcpy(&factors[i], tensor->blocks + 4 * i, sizeof factors[i]);
         if (!(factors[i] > 0))
             return kiln__lm_fail(
                 KILN_INVALID_ARGUMENT,
@@ -184,7 +220,8 @@ static kiln_status read_all(struct room *room)
     if (!status && kiln__gguf_tensor(room->gguf, "output.weight")) {
         status = read_matrix(room, &output, NO_LAYER, &weights->output);
     } else if (!status) {
-        kiln_buffer_retain(weights->words);
+        for (size_t i = 0; i < KILN__LM_MOST_PARTS; i++)
+            kiln_buffer_retain(weights->words.parts[i]);
         weights->output = weights->words;
     }
     for (size_t i = 0; i < shape->layers && !status; i++)
@@ -194,8 +231,7 @@ static kiln_status read_all(struct room *room)
 
 kiln_status kiln__lm_weights_read(const struct kiln__gguf *gguf, kiln_lm *lm)
 {
-    struct room room = {gguf, lm, malloc(CHUNK * sizeof(float)), malloc(CHUNK * sizeof(float)),
-                        CHUNK};
+    struct room room = {gguf, lm};
     if (lm->shape.layers <= gguf->n_tensors) /* else the file says more than it has */
         lm->weights.layers = calloc(lm->shape.layers, sizeof *lm->weights.layers);
     kiln_status status;
@@ -203,28 +239,33 @@ kiln_status kiln__lm_weights_read(const struct kiln__gguf *gguf, kiln_lm *lm)
         status =
             kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: %s has %zu tensors for %zu layers",
                           gguf->path, gguf->n_tensors, lm->shape.layers);
-    else if (!room.wide || !room.narrow || !lm->weights.layers)
+    else if (!lm->weights.layers)
         status = kiln__lm_no_memory("kiln_lm_load");
     else
         status = read_all(&room);
-    free(room.wide);
-    free(room.narrow);
     return status;
+}
+
+static void release(const struct kiln__lm_matrix *matrix)
+{
+    for (size_t i = 0; i < KILN__LM_MOST_PARTS; i++)
+        kiln_buffer_release(matrix->parts[i]);
 }
 
 void kiln__lm_weights_free(kiln_lm *lm)
 {
     struct kiln__lm_weights *weights = &lm->weights;
-    kiln_buffer_release(weights->words);
-    kiln_buffer_release(weights->norm);
-    kiln_buffer_release(weights->output);
+    release(&weights->words);
+    release(&weights->norm);
+    release(&weights->output);
     for (size_t i = 0; weights->layers && i < lm->shape.layers; i++) {
         const struct kiln__lm_layer *layer = &weights->layers[i];
-        kiln_buffer *const all[] = {layer->attention_norm, layer->qkv,     layer->qkv_bias,
-                                    layer->q_norm,         layer->k_norm,  layer->out,
-                                    layer->inner_norm,     layer->gate_up, layer->down};
+        const struct kiln__lm_matrix *const all[] = {
+            &layer->attention_norm, &layer->qkv,     &layer->qkv_bias,
+            &layer->q_norm,         &layer->k_norm,  &layer->out,
+            &layer->inner_norm,     &layer->gate_up, &layer->down};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-            kiln_buffer_release(all[k]);
+            release(all[k]);
     }
     free(weights->layers);
     free(weights->factors);

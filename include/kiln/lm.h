@@ -38,7 +38,7 @@ typedef struct kiln_lm_session kiln_lm_session;
 typedef struct kiln_lm_options {
     size_t size;       /**< sizeof(kiln_lm_options), set by the initialiser */
     kiln_type weights; /**< what matrices are stored as: KILN_F16 or KILN_BF16, rounded once, or
-                            KILN_F32, which holds each of the file's; 0: KILN_F32 */
+                            KILN_F32, which holds each of the file's; 0: as the file has them */
 } kiln_lm_options;
 
 /** Options with every default. */
@@ -119,7 +119,7 @@ typedef struct kiln_lm_session_options {
     size_t context;     /**< most tokens of the text; 0: as many as the model was trained with, 4,096
                              at most */
     kiln_type cache;    /**< what keys and values are stored as: KILN_F32, KILN_F16 or KILN_BF16;
-                             0: as matrices are */
+                             0: as kiln_lm_options::weights says, else KILN_F32 */
     double temperature; /**< 0: always the most probable token */
     size_t top_k;       /**< of so many most probable tokens; 0: of all */
     double top_p;       /**< of the fewest most probable tokens that make up this probability; 0: of

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes tiny.gguf and known.def beside it, which are checked in: python3 make.py, with the packages
 gguf, numpy and tokenizers. Weights are random; what is known of them comes from numpy in float64,
-blocks from gguf's dequantiser, tokens from tokenizers."""
+tokens from tokenizers."""
 import json
 import os
 
@@ -48,15 +48,10 @@ def make_tokenizer():
 
 # ---- weights ----
 
-def k_blocks(kind, rows, columns):
-    """Random blocks of 256 whose scales are of a weight's size; gguf makes none."""
-    size = {T.Q4_K: 144, T.Q5_K: 176, T.Q6_K: 210}[kind]
-    blocks = random.integers(0, 256, (rows, columns // 256, size), np.uint8)
-    scale = np.frombuffer(np.float16(0.0005).tobytes(), np.uint8)
-    if kind == T.Q6_K:
-        blocks[..., 208:210] = np.frombuffer(np.float16(0.00003).tobytes(), np.uint8)
-    else:
-        blocks[..., 0:2], blocks[..., 2:4] = scale, np.frombuffer(np.float16(0.004).tobytes(), np.uint8)
+def q6_k_blocks(rows, columns):
+    """Random blocks of Q6_K whose scales are of a weight's size; gguf makes none."""
+    blocks = random.integers(0, 256, (rows, columns // 256, 210), np.uint8)
+    blocks[..., 208:210] = np.frombuffer(np.float16(0.00003).tobytes(), np.uint8)
     return blocks.reshape(rows, -1)
 
 
@@ -65,8 +60,8 @@ def make_weights():
     made = {}
 
     def add(name, kind, *shape):
-        if kind in (T.Q4_K, T.Q5_K, T.Q6_K):
-            data = k_blocks(kind, *shape)
+        if kind == T.Q6_K:
+            data = q6_k_blocks(*shape)
         elif len(shape) == 1:
             data = gguf.quantize(random.uniform(0.5, 1.5, shape).astype(np.float32), kind)
         else:
@@ -77,8 +72,8 @@ def make_weights():
     add("token_embd.weight", T.Q8_0, WORDS, WIDTH)
     add("output_norm.weight", T.F32, WIDTH)
     for i, (q, k, v, out, gate, up, down) in enumerate((
-            (T.Q8_0, T.Q4_0, T.Q5_0, T.Q4_1, T.Q4_0, T.Q5_1, T.Q4_K),
-            (T.F16, T.F32, T.BF16, T.Q8_0, T.Q4_1, T.Q4_0, T.Q6_K))):
+            (T.Q8_0, T.Q8_0, T.F16, T.Q8_0, T.Q8_0, T.Q8_0, T.Q6_K),
+            (T.Q4_1, T.Q4_1, T.Q4_1, T.Q4_1, T.Q4_1, T.Q4_1, T.Q4_1))):
         for name, kind, *shape in (("attn_norm", T.F32, WIDTH), ("attn_q", q, WIDTH, WIDTH),
                                    ("attn_k", k, PAIRS * SIZE, WIDTH), ("attn_v", v, PAIRS * SIZE, WIDTH),
                                    ("attn_output", out, WIDTH, WIDTH), ("ffn_norm", T.F32, WIDTH),
@@ -171,16 +166,6 @@ def numbers(values):
     return ", ".join(map(str, values))
 
 
-def known_blocks():
-    for kind in (T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q4_K, T.Q5_K, T.Q6_K):
-        size = gguf.GGML_QUANT_SIZES[kind][1]
-        block = random.integers(0, 256, size, np.uint8)
-        for at in {T.Q4_1: (1, 3), T.Q5_1: (1, 3), T.Q4_K: (1, 3), T.Q5_K: (1, 3), T.Q6_K: (209,)}.get(kind, (1,)):
-            block[at] &= 0xbf  # finite
-        bits = gguf.dequantize(block, kind).astype(np.float32).view(np.uint32)
-        yield f'BLOCK({kind.name}, BYTES({numbers(block)}),\n      BITS({", ".join(f"{b:#x}" for b in bits)}))'
-
-
 def known_lines(tokenizer):
     for line in LINES:
         ids = tokenizer.encode(line).ids
@@ -214,8 +199,8 @@ write_model(tokenizer, weights)
 with open(os.path.join(HERE, "known.def"), "w", encoding="ascii") as file:
     file.write("/* SPDX-License-Identifier: Apache-2.0 */\n/* Made by make.py; who includes it defines the rows "
                "that it wants. */\n")
-    rows_wanted = ("BLOCK", "LINE", "PIECES", "PROMPT", "LOGITS", "ANSWER")
+    rows_wanted = ("LINE", "PIECES", "PROMPT", "LOGITS", "ANSWER")
     file.writelines(f"#ifndef {row}\n#define {row}(...)\n#endif\n" for row in rows_wanted)
-    for rows in (known_blocks(), known_lines(tokenizer), known_pieces(), known_text(tokenizer, weights)):
+    for rows in (known_lines(tokenizer), known_pieces(), known_text(tokenizer, weights)):
         file.writelines(row + "\n" for row in rows)
     file.writelines(f"#undef {row}\n" for row in rows_wanted)
