@@ -137,7 +137,7 @@ static bool generate(const struct generate_request *request, const struct langua
 /* What is no UTF-8, as half a character at the end, becomes U+FFFD. */
 static json_t *text_of(const char *text, size_t bytes)
 {
-    json_t *whole = json_stringn(text ? text : "", bytes);
+    json_t *whole = json_stringn(text, bytes);
     if (whole)
         return whole;
     char *clean = malloc(3 * bytes + 1);
@@ -163,11 +163,11 @@ static bool print_json(const struct generate_request *request, const struct lang
     const double tokens = (double)generated->tokens;
     json_t *all =
         json_pack("{s:o, s:I, s:I, s:s, s:I, s:f, s:f, s:f, s:f}", "text",
-                  text_of(generated->text, generated->text_bytes), "prompt_tokens",
-                  (json_int_t)generated->prompt_tokens, "tokens", (json_int_t)generated->tokens,
-                  "ended", generated->ended ? "end" : "length", "seed",
-                  (json_int_t)request->language.session.seed, "load_seconds", language->load,
-                  "prompt_seconds", generated->first, "seconds", generated->seconds,
+                  text_of(generated->text ? generated->text : "", generated->text_bytes),
+                  "prompt_tokens", (json_int_t)generated->prompt_tokens, "tokens",
+                  (json_int_t)generated->tokens, "ended", generated->ended ? "end" : "length",
+                  "seed", (json_int_t)request->language.session.seed, "load_seconds",
+                  language->load, "prompt_seconds", generated->first, "seconds", generated->seconds,
                   "tokens_per_second", generated->seconds > 0 ? tokens / generated->seconds : 0.0);
     char *text = all ? json_dumps(all, JSON_REAL_PRECISION(6)) : NULL;
     json_decref(all);
