@@ -463,6 +463,8 @@ executor_sources = \
 	lib/executor/model.h \
 	lib/executor/models.c \
 	lib/executor/parallel.c \
+	lib/executor/parallel.h \
+	lib/executor/parallel_step.c \
 	lib/executor/request_queue.c \
 	lib/executor/request_queue.h \
 	lib/executor/split.c \

@@ -20,6 +20,7 @@ AC_DEFUN([KILN_LIBRARIES], [
   KILN_UTF8PROC
   KILN_ONNX
   KILN_LM
+  KILN_MPI
 
   dnl Only `make check` and `make bench` need these.
   PKG_CHECK_MODULES([CRITERION], [criterion >= 2.3],
@@ -114,4 +115,41 @@ AC_DEFUN([KILN_LM], [
   AS_IF([test "$with_lm$with_utf8proc" = yesno], [AC_MSG_ERROR([libkiln-lm needs libutf8proc])])
   AS_IF([test "$with_lm" != no], [with_lm=$with_utf8proc])
   AM_CONDITIONAL([LM], [test "$with_lm" = yes])
+])
+
+# What libkiln-mpi's ranks talk through: the first MPI that pkg-config knows, or the one that is named.
+AC_DEFUN([KILN_MPI], [
+  AC_ARG_WITH([mpi],
+    [AS_HELP_STRING([--with-mpi], [build libkiln-mpi, with which ranks of MPI train together: yes, no,
+      auto where MPI is installed (the default), or its name for pkg-config, such as mpich])],
+    [], [with_mpi=auto])
+  AC_ARG_VAR([MPIRUN], [what starts the ranks of tests])
+  AS_CASE([$with_mpi], [no], [kiln_modules=], [yes | auto], [kiln_modules="ompi-c mpich mpi-c"],
+    [kiln_modules=$with_mpi])
+  MPI_MODULE=
+  for kiln_module in $kiln_modules; do
+    AS_IF([test -z "$MPI_MODULE" && $PKG_CONFIG --exists "$kiln_module"],
+      [MPI_MODULE=$kiln_module])
+  done
+  AS_IF([test -n "$MPI_MODULE"], [
+    PKG_CHECK_MODULES([MPI], [$MPI_MODULE])
+    kiln_saved="$CFLAGS|$LIBS"
+    CFLAGS="$CFLAGS $MPI_CFLAGS"
+    LIBS="$MPI_LIBS $LIBS"
+    AC_MSG_CHECKING([whether programs are linked with $MPI_MODULE])
+    AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <mpi.h>]], [[return MPI_Finalize();]])],
+      [kiln_mpi=yes], [kiln_mpi=no MPI_MODULE=])
+    AC_MSG_RESULT([$kiln_mpi])
+    CFLAGS=${kiln_saved%%|*}
+    LIBS=${kiln_saved#*|}])
+  AS_IF([test -n "$MPI_MODULE"], [
+    AS_CASE([$MPI_MODULE], [ompi*], [kiln_names="mpirun.openmpi orterun"],
+      [mpich*], [kiln_names="mpirun.mpich mpiexec.hydra"], [kiln_names=])
+    AC_PATH_PROGS([MPIRUN], [$kiln_names mpirun mpiexec])
+    with_mpi=$MPI_MODULE], [
+    AS_CASE([$with_mpi], [no | auto], [with_mpi=no],
+      [AC_MSG_ERROR([pkg-config knows no MPI; on Debian and Ubuntu: apt-get install libopenmpi-dev
+        openmpi-bin, or libmpich-dev mpich])])])
+  AC_SUBST([MPI_MODULE])
+  AM_CONDITIONAL([MPI], [test -n "$MPI_MODULE"])
 ])

@@ -338,7 +338,7 @@ def generate(source, folder):
     inits = {macro: (struct, values) for _, text in all_headers
              for macro, struct, values in initialisers(text)}
 
-    libraries = {f[0]: header for header in ('lm.h', 'onnx.h')
+    libraries = {f[0]: header for header in ('lm.h', 'mpi.h', 'onnx.h')
                  for f in functions(dict(all_headers).get(header, ''))}
     prototypes = [(name, result, [kind for kind, _, _ in parameters])
                   for name, result, parameters, _ in all_functions]
@@ -365,7 +365,8 @@ def generate(source, folder):
             ''.join(f'    {item!r},\n' for item in items)
         opening, closing = ('{', '}') if isinstance(value, dict) else ('[', ']')
         parts.append(f'\n{title} = {opening}\n{lines}{closing}\n')
-    for title, header in (('FUNCTIONS', None), ('LM_FUNCTIONS', 'lm.h'), ('ONNX_FUNCTIONS', 'onnx.h')):
+    for title, header in (('FUNCTIONS', None), ('LM_FUNCTIONS', 'lm.h'), ('MPI_FUNCTIONS', 'mpi.h'),
+                          ('ONNX_FUNCTIONS', 'onnx.h')):
         lines = ''.join(f'    {name!r}: ({result!r}, {kinds!r}),\n'
                         for name, result, kinds in prototypes if libraries.get(name) == header)
         parts.append(f'\n# name: result, parameters\n{title} = {{\n{lines}}}\n')

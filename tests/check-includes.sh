@@ -56,6 +56,12 @@ for folder in onnx lm; do
   }
 done
 
+# So does libkiln-mpi.
+grep -nE '^#[[:space:]]*include ("|<kiln/)' mpi/*.[ch] | grep -vE 'include ("(mpi/[^"/]*|util/format\.h)"|<kiln/[^>]*>)' && {
+  echo 'mpi/ may only include its own headers, public ones and util/format.h'
+  status=1
+}
+
 grep -n '^#[[:space:]]*include "' lib/*/*.[ch] lib/*/*.def | awk -F: -v rules="$rules" '
 BEGIN {
   count = split(rules, row, "\n")

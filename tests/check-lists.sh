@@ -15,7 +15,7 @@ listed() {
   esac
 }
 
-missing=$(find lib lm onnx kernels include tests tools examples bench doc python -type f ! -name '.*' \
+missing=$(find lib lm mpi onnx kernels include tests tools examples bench doc python -type f ! -name '.*' \
   ! -name '*.o' ! -name '*.lo' ! -name '*.log' ! -name '*.trs' ! -name '*.pyc' ! -path '*/.*' 2>/dev/null |
   while read -r file; do
     case $file in

@@ -21,7 +21,7 @@ others() {
   done
 }
 
-library=$(others lib/*/*.[ch] lm/*.[ch] onnx/*.[ch])
+library=$(others lib/*/*.[ch] lm/*.[ch] mpi/*.[ch] onnx/*.[ch])
 sources="$library $(others tools/*.[ch])"
 # shellcheck disable=SC2086 # a word for each file
 {

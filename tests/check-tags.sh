@@ -6,7 +6,7 @@ set -u
 cd "${srcdir:-.}" || exit 99
 
 grep -nE '(^|[^_[:alnum:]])(struct|enum|union)[[:space:]]+kiln_[_a-z0-9]+[[:space:]]*\{' \
-  include/kiln/*.h include/kiln/*.hpp lib/*/*.[ch] lm/*.[ch] onnx/*.[ch] tools/*.[ch] |
+  include/kiln/*.h include/kiln/*.hpp lib/*/*.[ch] lm/*.[ch] mpi/*.[ch] onnx/*.[ch] tools/*.[ch] |
   awk '
     {
       split($0, part, ":")

@@ -90,6 +90,7 @@ criterion_tests = \
 	tests/util/test_options \
 	tests/ops/test_pad \
 	tests/executor/test_parallel \
+	tests/executor/test_reducer \
 	tests/api/test_micro_batches \
 	tests/rewrite/test_passes \
 	tests/rewrite/test_narrow \
@@ -227,6 +228,7 @@ thread_tests = \
 	tests/executor/test_executor_contexts \
 	tests/executor/test_executor_lengths \
 	tests/executor/test_executor_threads \
+	tests/executor/test_reducer \
 	tests/executor/test_serve \
 	tests/runtime/test_shapes \
 	tests/runtime/test_backing_store \
@@ -415,6 +417,7 @@ script_tests = \
 	tests/pages/test_cplusplus.sh \
 	tests/tools/test_embed_tool.sh \
 	tests/tools/test_generate_tool.sh \
+	tests/mpi/test_mpi.sh \
 	tests/python/test_python.sh \
 	tests/pages/test_release.sh \
 	tests/tools/test_run_tool.sh \
@@ -554,6 +557,8 @@ AM_TESTS_ENVIRONMENT = \
 	KILN_TEST_LAYER='$(abs_builddir)/tests/layer/kiln-layer.so'; export KILN_TEST_LAYER; \
 	KILN_TEST_STORE=$${KILN_TEST_STORE-'$(abs_builddir)/test-store'}; export KILN_TEST_STORE; \
 	KILN_STORE_PROGRAM='$(abs_builddir)/kiln-store'; export KILN_STORE_PROGRAM; \
+	MPIRUN='$(MPIRUN)'; export MPIRUN; \
+	MPI_CFLAGS='$(MPI_CFLAGS)'; export MPI_CFLAGS; \
 	NM='$(NM)'; export NM;
 LOG_COMPILER = $(SHELL) $(srcdir)/tests/run-test
 SH_LOG_COMPILER = $(SHELL) $(srcdir)/tests/run-test

@@ -121,7 +121,7 @@ fuzz: all
 
 # ---- checks of the text ----
 
-c_files = `cd $(abs_srcdir) && ls lib/*/*.[ch] lm/*.[ch] onnx/*.[ch] tools/*.[ch] tests/*/*.[ch] \
+c_files = `cd $(abs_srcdir) && ls lib/*/*.[ch] lm/*.[ch] mpi/*.[ch] onnx/*.[ch] tools/*.[ch] tests/*/*.[ch] \
 	tests/support/plain/*/*.h examples/*.c bench/*.[ch] 2>/dev/null`
 
 # Other versions of clang-format lay out some lines differently.
@@ -135,11 +135,11 @@ check-format:
 # itself; releases are made with the former.
 TIDY_MODE = shallow
 check-tidy: $(BUILT_SOURCES)
-	cd $(srcdir) && ls lib/*/*.c tools/*.c $(onnx_read) $(lm_read) | xargs -P "`nproc`" -I FILE $(CLANG_TIDY) --quiet \
+	cd $(srcdir) && ls lib/*/*.c tools/*.c $(onnx_read) $(lm_read) $(mpi_read) | xargs -P "`nproc`" -I FILE $(CLANG_TIDY) --quiet \
 	    --warnings-as-errors='*' FILE -- -std=gnu11 -Xclang -analyzer-config -Xclang mode=$(TIDY_MODE) \
 	    $(TIDY_CPPFLAGS)
 TIDY_CPPFLAGS = -DKILN_STORE_PROGRAM='"kiln-store"' -I$(abs_builddir)/include -Iinclude -Ilib $(KILN_DEFINES) -DKILN_DEBUG=1 -UNDEBUG \
-	$(OPENCL_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS) -I$(abs_builddir) -I. $(PROTOBUF_C_CFLAGS)
+	$(OPENCL_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS) -I$(abs_builddir) -I. $(PROTOBUF_C_CFLAGS) $(MPI_CFLAGS)
 if ONNX
 onnx_read = onnx/*.c
 onnx_folder = onnx
@@ -148,11 +148,16 @@ if LM
 lm_read = lm/*.c
 lm_folder = lm
 endif
+if MPI
+mpi_read = mpi/*.c
+mpi_example = examples/train_mpi.c
+endif
 
 # Another compiler reads all of the library, and one for 32 bits, where there is one: size_t is
 # narrower there.
 check-compilers: $(BUILT_SOURCES)
-	cd $(srcdir) && $(CLANG) $(READ_FLAGS) lib/*/*.c tools/*.c examples/*.c $(onnx_read) $(lm_read)
+	cd $(srcdir) && $(CLANG) $(READ_FLAGS) lib/*/*.c tools/*.c $(onnx_read) $(lm_read) $(mpi_read) \
+	    $$(ls examples/*.c | grep -v train_mpi) $(mpi_example)
 	cd $(srcdir) && if echo '#include <stdlib.h>' | $(CC) -m32 -x c -fsyntax-only - 2>/dev/null; then \
 	    $(CC) -m32 -Wtype-limits $(READ_FLAGS) lib/*/*.c $(onnx_read) $(lm_read); \
 	else \
@@ -163,7 +168,7 @@ READ_FLAGS = -fsyntax-only -Wno-psabi -Wall -Wextra -Wshadow -Werror -std=gnu11 
 check-cppcheck: $(BUILT_SOURCES)
 	cd $(srcdir) && $(CPPCHECK) --quiet --std=c11 --enable=warning,performance,portability \
 	    --inline-suppr --suppressions-list=tests/cppcheck.supp --error-exitcode=1 \
-	    -I$(abs_builddir)/include -Iinclude -Ilib -I$(abs_builddir) -I. -DHAVE_CLBLAST=1 lib tools $(onnx_folder) $(lm_folder)
+	    -I$(abs_builddir)/include -Iinclude -Ilib -I$(abs_builddir) -I. -DHAVE_CLBLAST=1 lib mpi tools $(onnx_folder) $(lm_folder)
 
 # Says what is public and has no description.
 check-docs: doc/Doxyfile $(BUILT_SOURCES)
@@ -206,7 +211,7 @@ RUN_SUITES = srcdir='$(srcdir)' MAKE='$(MAKE)' $(SHELL) $(srcdir)/tests/run-suit
 # The binary interface beside that of the last release, which tests/abi describes; `make abi` describes
 # this one in its place.
 ABI_FILE = $(srcdir)/tests/abi/$$name.$(host_cpu).abi
-EACH_SHARED = for name in libkiln libkiln-onnx; do [ ! -f .libs/$$name.so ] ||
+EACH_SHARED = for name in libkiln libkiln-mpi libkiln-onnx; do [ ! -f .libs/$$name.so ] ||
 check-abi: all
 	@$(EACH_SHARED) $(SHELL) $(srcdir)/tests/check-abi compare "$(ABI_FILE)" .libs/$$name.so \
 	    '$(srcdir)/include/kiln' || exit 1; done

@@ -1513,6 +1513,7 @@ struct training {
                        const std::vector<tensor> &gradients)>
         update;
     std::vector<double> shares; /* of the contexts in the averages; none: all alike */
+    const kiln_reducer *reducer = nullptr; /* what adds up with other processes */
 };
 
 /** Data-parallel training. */
@@ -1532,6 +1533,7 @@ class parallel : public detail::handle<kiln_parallel, kiln_parallel_release>
         made.user = const_cast<training *>(&of);
         made.gradient_count = of.gradients;
         made.shares = of.shares.empty() ? nullptr : of.shares.data();
+        made.reducer = of.reducer;
         if (of.shares.empty() || of.shares.size() == all.size())
             detail::calling(
                 [&] { return kiln_parallel_create(all.data(), all.size(), &made, &object_); });

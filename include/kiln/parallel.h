@@ -13,7 +13,9 @@
  *      ... fill the memory that record() uploads from ...
  *      status = kiln_parallel_step(parallel);
  *  kiln_parallel_release(parallel);
- *  @endcode */
+ *  @endcode
+ *
+ *  Several processes train together through a reducer, as libkiln-mpi has one (kiln/mpi.h). */
 #ifndef KILN_PARALLEL_H
 #define KILN_PARALLEL_H
 
@@ -41,6 +43,46 @@ typedef kiln_status (*kiln_parallel_recorder)(kiln_batch *batch, size_t context,
 typedef kiln_status (*kiln_parallel_updater)(kiln_batch *batch, size_t context,
                                              const kiln_tensor *gradients, void *user);
 
+/** What adds up the gradients of several processes that make the same steps, each with a
+ *  kiln_parallel of its own. Start from KILN_REDUCER_INIT.
+ *
+ *  The gradients of a process, weighted by shares and added up over its contexts, lie in one array
+ *  of pinned host memory, the last gradient first. They are handed over from its beginning on, in
+ *  pieces, while the device derives the rest. Every process hands over the same pieces in the same
+ *  order, also after an error of its own.
+ *
+ *  The functions answer KILN_OK, or an error whose sentence is kiln_last_error() then
+ *  (kiln_error_set()). All but `join` are called by one thread of the kiln_parallel. */
+typedef struct kiln_reducer {
+    size_t size;  /**< sizeof(kiln_reducer), set by the initialiser */
+    void *user;   /**< handed to all */
+    size_t piece; /**< numbers in a piece, the last one apart; 0: 2^20 */
+    /** Called by kiln_parallel_create() at its end, which `own` is the answer of so far. All
+     *  processes agree as in `agree`, and on how many numbers their gradients have. *shares is the
+     *  sum of this process's shares, and becomes that of all. */
+    kiln_status (*join)(void *user, kiln_status own, size_t numbers, double *shares);
+    /** Begin to replace the numbers of a piece by their sums over the processes, which are the same
+     *  bits in all. They are the reducer's until `wait` has answered for them. */
+    kiln_status (*begin)(void *user, float *values, size_t count);
+    /** Wait for the oldest piece that has not been waited for. After an error the memory of pieces
+     *  may be in use for ever: it is never freed, and holds its context. */
+    kiln_status (*wait)(void *user);
+    /** Called before the update: KILN_OK if `own` is that in all processes, else an error in all,
+     *  `own` if it is one. */
+    kiln_status (*agree)(void *user, kiln_status own);
+} kiln_reducer;
+
+/** A reducer without functions yet. */
+#define KILN_REDUCER_INIT                                                                          \
+    {                                                                                              \
+        sizeof(kiln_reducer), 0, 0, 0, 0, 0, 0                                                     \
+    }
+
+/** Fill a structure as KILN_REDUCER_INIT does. NULL does nothing. Threads: any.
+ *  Errors: none. */
+KILN_API void kiln_reducer_init(kiln_reducer *reducer, size_t size);
+#define kiln_reducer_init(...) kiln_reducer_init(__VA_ARGS__, sizeof(kiln_reducer))
+
 /** What is trained. Start from KILN_TRAINING_INIT. */
 typedef struct kiln_training {
     size_t size;                   /**< sizeof(kiln_training), set by the initialiser */
@@ -50,12 +92,14 @@ typedef struct kiln_training {
     size_t gradient_count;         /**< 1 or more */
     const double *shares; /**< of each context in the average, such as its share of the rows: above
                                0; their sum may be anything. NULL: all alike */
+    const kiln_reducer *reducer; /**< what adds up with other processes: shares are then parts of
+                                      the sum over all of them. NULL: there is this one alone */
 } kiln_training;
 
 /** A training of nothing yet. */
 #define KILN_TRAINING_INIT                                                                         \
     {                                                                                              \
-        sizeof(kiln_training), 0, 0, 0, 0, 0                                                       \
+        sizeof(kiln_training), 0, 0, 0, 0, 0, 0                                                    \
     }
 
 /** Fill a structure as KILN_TRAINING_INIT does. NULL does nothing. Threads: any.
@@ -65,17 +109,20 @@ KILN_API void kiln_training_init(kiln_training *training, size_t size);
 
 /** Record a training on n contexts (1 to 64, all different), with a thread for each.
  *  Owner: the caller, until kiln_parallel_release(); it holds the contexts. Threads: any.
+ *  With a reducer all processes call it, and all succeed or none.
  *  Errors: INVALID_ARGUMENT, SHAPE_MISMATCH and TYPE_MISMATCH (a gradient that is not as in the
- *  first context, or not f32), those of the callbacks, OUT_OF_DEVICE_MEMORY, OUT_OF_HOST_MEMORY
- *  (threads too), FORKED; *parallel is NULL. */
+ *  first context, or not f32), those of the callbacks and of the reducer, OUT_OF_DEVICE_MEMORY,
+ *  OUT_OF_HOST_MEMORY (threads too), FORKED; *parallel is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_parallel_create(kiln_context *const *contexts, size_t n,
                                                           const kiln_training *training,
                                                           kiln_parallel **parallel);
 
-/** Make one step on all contexts, and wait for it. After an error before the update no weights have
- *  changed, and the step may be tried again; the sentence names the context, and says if the
- *  failure was of the update: weights of the contexts may then differ.
- *  Threads: one at a time. Errors: INVALID_ARGUMENT, FORKED, those of kiln_batch_execute(). */
+/** Make one step on all contexts, and wait for it; with a reducer all processes call it. After an
+ *  error before the update no weights have changed, in no process, and the step may be tried again;
+ *  the sentence names the context, and says if the failure was of the update: weights of the
+ *  contexts may then differ.
+ *  Threads: one at a time. Errors: INVALID_ARGUMENT, FORKED, those of kiln_batch_execute() and
+ *  of the reducer. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_parallel_step(kiln_parallel *parallel);
 
 /** Release it. NULL does nothing. In a child of fork() nothing is freed.

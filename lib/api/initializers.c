@@ -31,6 +31,7 @@ INIT(kiln_executor_options_init, kiln_executor_options, KILN_EXECUTOR_OPTIONS_IN
 INIT(kiln_executor_options_init_latency, kiln_executor_options, KILN_EXECUTOR_LATENCY_INIT)
 INIT(kiln_executor_options_init_throughput, kiln_executor_options, KILN_EXECUTOR_THROUGHPUT_INIT)
 INIT(kiln_pool_options_init, kiln_pool_options, KILN_POOL_OPTIONS_INIT)
+INIT(kiln_reducer_init, kiln_reducer, KILN_REDUCER_INIT)
 INIT(kiln_request_options_init, kiln_request_options, KILN_REQUEST_OPTIONS_INIT)
 INIT(kiln_custom_kernel_init, kiln_custom_kernel, KILN_CUSTOM_KERNEL_INIT)
 INIT(kiln_recurrent_init, kiln_recurrent, KILN_RECURRENT_INIT)

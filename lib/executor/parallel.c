@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step = derive (read meet average meet write)* meet update
- *
- * A thread for each context makes it, and they meet twice for each gradient: when all have read
- * theirs, and when each has averaged its part of it. Whoever fails goes on meeting the others, who
- * then do nothing in between. */
-#include <pthread.h>
+/* Data-parallel training is made, and ended. */
+#include "executor/parallel.h"
+
 #include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,169 +11,13 @@
 #include <kiln/batch.h>
 #include <kiln/buffer.h>
 #include <kiln/context.h>
-#include <kiln/parallel.h>
 
-#include "util/error.h"
 #include "util/structure.h"
 
-static const char create_call[] = "kiln_parallel_create", step_call[] = "kiln_parallel_step";
+static const char create_call[] = "kiln_parallel_create";
 
 #define MOST_CONTEXTS 64
-
-/* Numbers that are averaged before the next ones are looked at. */
-#define PIECE 4096
-
-struct member {
-    kiln_parallel *parallel;
-    size_t number;
-    kiln_context *context;
-    double share; /* of 1 */
-    kiln_batch *derive, *update;
-    kiln_buffer **gradients; /* own ones, then averages */
-    float **read;            /* the same in host memory; NULL where there is one context */
-    pthread_t thread;
-    struct kiln__error error; /* of the last step */
-};
-
-struct kiln_parallel {
-    pid_t process;
-    kiln_training training;
-    size_t count;
-    struct member *members;
-    size_t *elements; /* of each gradient */
-    pthread_barrier_t meeting;
-    bool can_meet;
-    atomic_bool failed; /* somebody did, in this step, before the update */
-
-    pthread_mutex_t lock;   /* guards what follows */
-    pthread_cond_t changed; /* `steps` or `over`; or `done` */
-    unsigned long steps;
-    size_t started, done; /* threads in all; those that have made the step */
-    bool over;
-};
-
-/* ---- a step, in a member's thread ---- */
-
-static void parallel_fail(struct member *member, kiln_status status, const char *doing)
-{
-    if (!status || member->error.status)
-        return;
-    member->error.status = status;
-    snprintf(member->error.text, sizeof member->error.text, "%s: context %zu, %s: %s", step_call,
-             member->number, doing, kiln_last_error());
-}
-
-/* The sum over the contexts in their order, whoever makes it; in place of each context's own. */
-static void average_some(const kiln_parallel *parallel, size_t gradient, size_t first, size_t count)
-{
-    float sums[PIECE] = {0};
-    for (size_t m = 0; m < parallel->count; m++) {
-        const float *from = parallel->members[m].read[gradient] + first;
-        float share = (float)parallel->members[m].share;
-        for (size_t i = 0; i < count; i++)
-            sums[i] += share * from[i];
-    }
-    for (size_t m = 0; m < parallel->count; m++)
-        memcpy(parallel->members[m].read[gradient] + first, sums, count * sizeof *sums);
-}
-
-/* The member's part, in pieces that stay in the caches. */
-static void parallel_average(const struct member *member, size_t gradient)
-{
-    const kiln_parallel *parallel = member->parallel;
-    size_t all = parallel->elements[gradient], each = all / parallel->count;
-    size_t first = each * member->number;
-    size_t end = member->number + 1 == parallel->count ? all : first + each;
-    for (size_t i = first; i < end; i += PIECE)
-        average_some(parallel, gradient, i, end - i < PIECE ? end - i : PIECE);
-}
-
-/* Until all are here; whether nobody has failed so far. */
-static bool meet(const struct member *member)
-{
-    kiln_parallel *parallel = member->parallel;
-    if (member->error.status)
-        atomic_store(&parallel->failed, true);
-    pthread_barrier_wait(&parallel->meeting);
-    bool well = !atomic_load(&parallel->failed);
-    pthread_barrier_wait(&parallel->meeting); /* all have looked before somebody fails again */
-    return well;
-}
-
-static void parallel_exchange(struct member *member, size_t gradient)
-{
-    kiln_parallel *parallel = member->parallel;
-    kiln_buffer *buffer = member->gradients[gradient];
-    size_t bytes = parallel->elements[gradient] * sizeof(float);
-    if (!member->error.status)
-        parallel_fail(member, kiln_buffer_read(buffer, 0, member->read[gradient], bytes),
-                      "reading a gradient");
-    if (meet(member))
-        parallel_average(member, gradient);
-    if (meet(member))
-        parallel_fail(member, kiln_buffer_write(buffer, 0, member->read[gradient], bytes),
-                      "writing an average");
-}
-
-static void step(struct member *member)
-{
-    kiln_parallel *parallel = member->parallel;
-    kiln_event *event = NULL;
-    member->error = (struct kiln__error){0};
-    parallel_fail(member, kiln_batch_submit(member->derive, &event), "deriving");
-    for (size_t i = parallel->training.gradient_count; i-- > 0 && parallel->count > 1;)
-        parallel_exchange(member, i);
-    if (event)
-        parallel_fail(member, kiln_event_wait(event), "deriving");
-    kiln_event_release(event);
-    if (meet(member))
-        parallel_fail(member, kiln_batch_execute(member->update), "updating");
-}
-
-static void *parallel_work(void *argument)
-{
-    struct member *member = argument;
-    kiln_parallel *parallel = member->parallel;
-    pthread_mutex_lock(&parallel->lock);
-    for (unsigned long made = 0;;) {
-        while (parallel->steps == made && !parallel->over)
-            pthread_cond_wait(&parallel->changed, &parallel->lock);
-        if (parallel->over)
-            break;
-        made = parallel->steps;
-        pthread_mutex_unlock(&parallel->lock);
-        step(member);
-        pthread_mutex_lock(&parallel->lock);
-        if (++parallel->done == parallel->count)
-            pthread_cond_broadcast(&parallel->changed);
-    }
-    pthread_mutex_unlock(&parallel->lock);
-    return NULL;
-}
-
-kiln_status kiln_parallel_step(kiln_parallel *parallel)
-{
-    if (!parallel)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: parallel is NULL", step_call);
-    if (parallel->process != getpid())
-        return kiln__fail(NULL, KILN_FORKED, "%s: its threads are not in the child of a fork",
-                          step_call);
-    atomic_store(&parallel->failed, false);
-    pthread_mutex_lock(&parallel->lock);
-    parallel->done = 0;
-    parallel->steps++;
-    pthread_cond_broadcast(&parallel->changed);
-    while (parallel->done < parallel->count)
-        pthread_cond_wait(&parallel->changed, &parallel->lock);
-    pthread_mutex_unlock(&parallel->lock);
-    for (size_t i = 0; i < parallel->count; i++)
-        if (parallel->members[i].error.status)
-            return kiln__fail(NULL, parallel->members[i].error.status, "%s",
-                              parallel->members[i].error.text);
-    return KILN_OK;
-}
-
-/* ---- making ---- */
+#define USUAL_PIECE ((size_t)1 << 20)
 
 static kiln_status parallel_check(kiln_context *const *contexts, size_t n,
                                   const kiln_training *training)
@@ -213,7 +52,7 @@ static kiln_status no_memory(void)
 }
 
 /* The first context says what the others have to have. */
-static kiln_status take_gradient(struct member *member, size_t i, kiln_tensor tensor)
+static kiln_status take_gradient(struct kiln__member *member, size_t i, kiln_tensor tensor)
 {
     kiln_parallel *parallel = member->parallel;
     size_t rank, dims[KILN_MAX_RANK], elements = 1;
@@ -237,7 +76,7 @@ static kiln_status take_gradient(struct member *member, size_t i, kiln_tensor te
 }
 
 /* What became of a batch that a callback recorded in and answered `status`. */
-static kiln_status parallel_look(const struct member *member, const kiln_batch *batch,
+static kiln_status parallel_look(const struct kiln__member *member, const kiln_batch *batch,
                                  kiln_status status)
 {
     if (kiln_batch_status(batch))
@@ -249,7 +88,7 @@ static kiln_status parallel_look(const struct member *member, const kiln_batch *
                   : KILN_OK;
 }
 
-static kiln_status record_derive(struct member *member, kiln_tensor *tensors)
+static kiln_status record_derive(struct kiln__member *member, kiln_tensor *tensors)
 {
     const kiln_training *training = &member->parallel->training;
     member->derive = kiln_batch_create(member->context);
@@ -265,7 +104,7 @@ static kiln_status record_derive(struct member *member, kiln_tensor *tensors)
     return status;
 }
 
-static kiln_status record_update(struct member *member, kiln_tensor *tensors)
+static kiln_status record_update(struct kiln__member *member, kiln_tensor *tensors)
 {
     const kiln_training *training = &member->parallel->training;
     member->update = kiln_batch_create(member->context);
@@ -277,7 +116,7 @@ static kiln_status record_update(struct member *member, kiln_tensor *tensors)
                          training->update(member->update, member->number, tensors, training->user));
 }
 
-static kiln_status parallel_record(struct member *member)
+static kiln_status parallel_record(struct kiln__member *member)
 {
     size_t count = member->parallel->training.gradient_count;
     kiln_tensor *tensors = calloc(count, sizeof *tensors);
@@ -288,37 +127,38 @@ static kiln_status parallel_record(struct member *member)
     return status;
 }
 
-/* Host memory for the gradients of each context. */
-static bool parallel_reserve(kiln_parallel *parallel)
+/* Host memory for the gradients of each context, where they travel. */
+static kiln_status parallel_reserve(kiln_parallel *parallel)
 {
-    for (size_t i = 0; i < parallel->training.gradient_count && parallel->count > 1; i++) {
-        size_t bytes = parallel->elements[i] * sizeof(float) + 1;
-        bool done = true;
-        for (size_t m = 0; m < parallel->count && done; m++) {
-            struct member *member = &parallel->members[m];
-            void *own = NULL;
-            done = !kiln_host_alloc(member->context, bytes, &own);
-            member->read[i] = own;
-        }
-        if (!done)
-            return false;
+    for (size_t i = parallel->training.gradient_count; i-- > 0;) {
+        parallel->offsets[i] = parallel->numbers;
+        parallel->numbers += parallel->elements[i];
     }
-    return true;
+    kiln_status status = KILN_OK;
+    for (size_t m = 0; m < parallel->count && kiln__parallel_travels(parallel) && !status; m++) {
+        void *host = NULL;
+        size_t bytes = parallel->numbers * sizeof(float) + 1;
+        status = kiln_host_alloc(parallel->members[m].context, bytes, &host);
+        parallel->members[m].host = host;
+        if (!status) /* of a step that fails early other processes get what there is */
+            memset(host, 0, bytes);
+    }
+    return status;
 }
 
 static bool parallel_allocate(kiln_parallel *parallel, size_t n)
 {
     size_t gradients = parallel->training.gradient_count;
     parallel->elements = calloc(gradients, sizeof *parallel->elements);
+    parallel->offsets = calloc(gradients, sizeof *parallel->offsets);
     parallel->members = calloc(n, sizeof *parallel->members);
-    if (!parallel->elements || !parallel->members)
+    if (!parallel->elements || !parallel->offsets || !parallel->members)
         return false;
     parallel->count = n;
     for (size_t i = 0; i < n; i++) {
-        struct member *member = &parallel->members[i];
+        struct kiln__member *member = &parallel->members[i];
         member->gradients = calloc(gradients, sizeof(kiln_buffer *));
-        member->read = calloc(gradients, sizeof(float *));
-        if (!member->gradients || !member->read)
+        if (!member->gradients)
             return false;
     }
     return true;
@@ -326,18 +166,28 @@ static bool parallel_allocate(kiln_parallel *parallel, size_t n)
 
 static void open_members(kiln_parallel *parallel, kiln_context *const *contexts)
 {
-    const double *shares = parallel->training.shares;
-    double sum = 0;
-    for (size_t i = 0; i < parallel->count; i++)
-        sum += shares ? shares[i] : 1;
     for (size_t i = 0; i < parallel->count; i++) {
-        struct member *member = &parallel->members[i];
+        struct kiln__member *member = &parallel->members[i];
         member->parallel = parallel;
         member->number = i;
-        member->share = (shares ? shares[i] : 1) / sum;
         member->context = contexts[i];
         kiln_context_retain(contexts[i]);
     }
+}
+
+/* Of the contexts of all processes. */
+static kiln_status divide_shares(kiln_parallel *parallel)
+{
+    const double *shares = parallel->training.shares;
+    const kiln_reducer *reducer = &parallel->reducer;
+    double sum = 0;
+    for (size_t i = 0; i < parallel->count; i++)
+        sum += shares ? shares[i] : 1;
+    kiln_status status =
+        reducer->join ? reducer->join(reducer->user, KILN_OK, parallel->numbers, &sum) : KILN_OK;
+    for (size_t i = 0; i < parallel->count; i++)
+        parallel->members[i].share = (shares ? shares[i] : 1) / sum;
+    return status;
 }
 
 /* Signals are for the program's own threads. */
@@ -349,7 +199,7 @@ static kiln_status parallel_start(kiln_parallel *parallel)
     sigfillset(&every);
     pthread_sigmask(SIG_SETMASK, &every, &before);
     for (size_t i = 0; i < parallel->count && !error; i++) {
-        error = pthread_create(&parallel->members[i].thread, NULL, parallel_work,
+        error = pthread_create(&parallel->members[i].thread, NULL, kiln__parallel_work,
                                &parallel->members[i]);
         parallel->started += !error;
     }
@@ -359,39 +209,78 @@ static kiln_status parallel_start(kiln_parallel *parallel)
                  : KILN_OK;
 }
 
+static kiln_status parallel_make(kiln_context *const *contexts, size_t n,
+                                 const kiln_training *training, const kiln_reducer *reducer,
+                                 kiln_parallel **result)
+{
+    kiln_status status = parallel_check(contexts, n, training);
+    if (status)
+        return status;
+    kiln_parallel *parallel = calloc(1, sizeof *parallel);
+    if (!parallel)
+        return no_memory();
+    *result = parallel;
+    parallel->process = getpid();
+    parallel->training = *training;
+    parallel->reducer = *reducer;
+    pthread_mutex_init(&parallel->lock, NULL);
+    pthread_cond_init(&parallel->changed, NULL);
+    if (!parallel_allocate(parallel, n))
+        return no_memory();
+    open_members(parallel, contexts);
+    for (size_t i = 0; i < n && !status; i++)
+        status = parallel_record(&parallel->members[i]);
+    if (!status)
+        status = parallel_reserve(parallel);
+    return status ? status : parallel_start(parallel);
+}
+
+/* Structures in our form. */
+static kiln_status read_training(const kiln_training *training, kiln_training *own,
+                                 kiln_reducer *reducer)
+{
+    *reducer = (kiln_reducer)KILN_REDUCER_INIT;
+    kiln_status status =
+        KILN__STRUCTURE_READ(NULL, create_call, training, "KILN_TRAINING_INIT", own);
+    const kiln_reducer *given = own->reducer;
+    if (status || !given)
+        return status;
+    status = KILN__STRUCTURE_READ(NULL, create_call, given, "KILN_REDUCER_INIT", reducer);
+    reducer->piece = reducer->piece ? reducer->piece : USUAL_PIECE;
+    if (!status && !(reducer->join && reducer->begin && reducer->wait && reducer->agree))
+        status = kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: training->reducer lacks a function",
+                            create_call);
+    return status;
+}
+
+/* What has failed here, the other processes have to know; the sentence stays. */
+static kiln_status fail_for_all(const kiln_reducer *reducer, kiln_status status)
+{
+    char sentence[sizeof(((struct kiln__error *)0)->text)];
+    double none = 0;
+    snprintf(sentence, sizeof sentence, "%s", kiln_last_error());
+    return reducer->join && reducer->join(reducer->user, status, 0, &none)
+               ? kiln__fail(NULL, status, "%s", sentence)
+               : status;
+}
+
 kiln_status kiln_parallel_create(kiln_context *const *contexts, size_t n,
                                  const kiln_training *training, kiln_parallel **result)
 {
+    kiln_training own;
+    kiln_reducer reducer;
     if (!result)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: parallel is NULL", create_call);
     *result = NULL;
     if (!contexts || !training)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", create_call,
                           contexts ? "training" : "contexts");
-    kiln_training own;
-    kiln_status status =
-        KILN__STRUCTURE_READ(NULL, create_call, training, "KILN_TRAINING_INIT", &own);
-    if (!status)
-        status = parallel_check(contexts, n, &own);
+    kiln_status status = read_training(training, &own, &reducer);
     if (status)
         return status;
-    kiln_parallel *parallel = calloc(1, sizeof *parallel);
-    if (!parallel)
-        return no_memory();
-    parallel->process = getpid();
-    parallel->training = own;
-    pthread_mutex_init(&parallel->lock, NULL);
-    pthread_cond_init(&parallel->changed, NULL);
-    if (!parallel_allocate(parallel, n))
-        status = no_memory();
-    else
-        open_members(parallel, contexts);
-    for (size_t i = 0; i < n && !status; i++)
-        status = parallel_record(&parallel->members[i]);
-    if (!status && !parallel_reserve(parallel))
-        status = no_memory();
-    if (!status)
-        status = parallel_start(parallel);
+    kiln_parallel *parallel = NULL;
+    status = parallel_make(contexts, n, &own, &reducer, &parallel);
+    status = status ? fail_for_all(&reducer, status) : divide_shares(parallel);
     if (status)
         kiln_parallel_release(parallel);
     else
@@ -401,16 +290,16 @@ kiln_status kiln_parallel_create(kiln_context *const *contexts, size_t n,
 
 /* ---- ending ---- */
 
-static void close_member(struct member *member, size_t gradients)
+/* Memory that a failed reducer may still write is never freed. */
+static void close_member(struct kiln__member *member, size_t gradients, bool host_is_lost)
 {
     kiln_batch_release(member->derive);
     kiln_batch_release(member->update);
     for (size_t i = 0; i < gradients && member->gradients; i++)
         kiln_buffer_release(member->gradients[i]);
-    for (size_t i = 0; i < gradients && member->read; i++)
-        kiln_host_free(member->context, member->read[i]);
+    if (member->host && !host_is_lost)
+        kiln_host_free(member->context, member->host);
     free(member->gradients);
-    free(member->read);
     kiln_context_release(member->context);
 }
 
@@ -425,12 +314,14 @@ void kiln_parallel_release(kiln_parallel *parallel)
     for (size_t i = 0; i < parallel->started; i++)
         pthread_join(parallel->members[i].thread, NULL);
     for (size_t i = 0; i < parallel->count; i++)
-        close_member(&parallel->members[i], parallel->training.gradient_count);
+        close_member(&parallel->members[i], parallel->training.gradient_count,
+                     parallel->host_is_lost);
     if (parallel->can_meet)
         pthread_barrier_destroy(&parallel->meeting);
     pthread_cond_destroy(&parallel->changed);
     pthread_mutex_destroy(&parallel->lock);
     free(parallel->elements);
+    free(parallel->offsets);
     free(parallel->members);
     free(parallel);
 }

@@ -16,7 +16,7 @@ LEFT = {'kiln_' + name for name in """
     attention_options_init context_options_init conv_options_init cross_entropy_options_init
     custom_kernel_init
     executor_options_init executor_options_init_latency executor_options_init_throughput model_init
-    optimizer_options_init pool_options_init recurrent_init request_options_init resize_options_init
+    optimizer_options_init pool_options_init recurrent_init reducer_init request_options_init resize_options_init
     training_init window_options_init
     error_set status_text type_block type_name type_size device_find buffer_bytes buffer_set_source npy_read npy_write
     slice slice_clipped future_wait future_descriptor buffer_retain context_retain executor_retain

@@ -94,7 +94,7 @@ const kiln_training *take_training(void)
     for (unsigned i = 0; i < SHORTEST; i++)
         shares[i] = take_number();
     training = (kiln_training){
-        take_struct_size(sizeof training), record_training, record_update, &way, 1, NULL};
+        take_struct_size(sizeof training), record_training, record_update, &way, 1, NULL, NULL};
     if (one_in(8))
         training.shares = shares;
     if (one_in(16))

@@ -96,6 +96,7 @@ static kiln_status ask_optimizer(void *to, size_t size)
     X(kiln_executor_options, kiln_executor_options_init_throughput)                                \
     X(kiln_pool_options, kiln_pool_options_init)                                                   \
     X(kiln_recurrent, kiln_recurrent_init)                                                         \
+    X(kiln_reducer, kiln_reducer_init)                                                             \
     X(kiln_request_options, kiln_request_options_init)                                             \
     X(kiln_resize_options, kiln_resize_options_init)                                               \
     X(kiln_training, kiln_training_init)                                                           \

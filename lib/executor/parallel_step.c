@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* step = derive (read meet average meet write)* meet update
+ *
+ * A thread for each context makes it, and they meet twice for each gradient: when all have read
+ * theirs, and when each has averaged its part of it. Whoever fails goes on meeting the others, who
+ * then do nothing in between.
+ *
+ * With a reducer the first thread hands over what has been averaged, and all write when the sums
+ * are there:
+ *
+ *     step = derive (read meet average meet hand-over)* (await meet write)* meet agree meet update
+ *
+ * Other processes wait for this one's pieces: it hands them over whatever has failed. */
+#include "executor/parallel.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kiln/batch.h>
+#include <kiln/buffer.h>
+
+static const char step_call[] = "kiln_parallel_step";
+
+/* Numbers that are averaged before the next ones are looked at. */
+#define CACHED 4096
+
+static void parallel_fail(struct kiln__member *member, kiln_status status, const char *doing)
+{
+    if (!status || member->error.status)
+        return;
+    member->error.status = status;
+    snprintf(member->error.text, sizeof member->error.text, "%s: context %zu, %s: %s", step_call,
+             member->number, doing, kiln_last_error());
+}
+
+/* Until all are here; whether nobody has failed so far. */
+static bool meet(const struct kiln__member *member)
+{
+    kiln_parallel *parallel = member->parallel;
+    if (member->error.status)
+        atomic_store(&parallel->failed, true);
+    pthread_barrier_wait(&parallel->meeting);
+    bool well = !atomic_load(&parallel->failed);
+    pthread_barrier_wait(&parallel->meeting); /* all have looked before somebody fails again */
+    return well;
+}
+
+/* ---- within the process ---- */
+
+/* The sum over the contexts in their order, whoever makes it; in place of each context's own, or of
+ * the first one's if other processes have still to add theirs. */
+static void average_some(const kiln_parallel *parallel, size_t first, size_t count)
+{
+    float sums[CACHED] = {0};
+    size_t places = parallel->reducer.begin ? 1 : parallel->count;
+    for (size_t m = 0; m < parallel->count; m++) {
+        const float *from = parallel->members[m].host + first;
+        float share = (float)parallel->members[m].share;
+        for (size_t i = 0; i < count; i++)
+            sums[i] += share * from[i];
+    }
+    for (size_t m = 0; m < places; m++)
+        memcpy(parallel->members[m].host + first, sums, count * sizeof *sums);
+}
+
+/* The member's part, in pieces that stay in the caches. */
+static void parallel_average(const struct kiln__member *member, size_t gradient)
+{
+    const kiln_parallel *parallel = member->parallel;
+    size_t all = parallel->elements[gradient], each = all / parallel->count;
+    size_t first = each * member->number;
+    size_t end = member->number + 1 == parallel->count ? all : first + each;
+    for (size_t i = first; i < end; i += CACHED)
+        average_some(parallel, parallel->offsets[gradient] + i,
+                     end - i < CACHED ? end - i : CACHED);
+}
+
+/* From the device, and the average of all members' own; whether it is there. */
+static bool collect(struct kiln__member *member, size_t gradient)
+{
+    const kiln_parallel *parallel = member->parallel;
+    if (!member->error.status)
+        parallel_fail(member,
+                      kiln_buffer_read(member->gradients[gradient], 0,
+                                       member->host + parallel->offsets[gradient],
+                                       parallel->elements[gradient] * sizeof(float)),
+                      "reading a gradient");
+    if (meet(member))
+        parallel_average(member, gradient);
+    return meet(member);
+}
+
+static void give_back(struct kiln__member *member, size_t gradient)
+{
+    parallel_fail(member,
+                  kiln_buffer_write(member->gradients[gradient], 0,
+                                    member->host + member->parallel->offsets[gradient],
+                                    member->parallel->elements[gradient] * sizeof(float)),
+                  "writing an average");
+}
+
+/* ---- with other processes: the first member's thread ---- */
+
+static size_t next_piece(const kiln_parallel *parallel, size_t from)
+{
+    size_t left = parallel->numbers - from;
+    return left < parallel->reducer.piece ? left : parallel->reducer.piece;
+}
+
+/* The pieces that are whole with this gradient. */
+static void hand_over(struct kiln__member *member, size_t gradient)
+{
+    kiln_parallel *parallel = member->parallel;
+    const kiln_reducer *reducer = &parallel->reducer;
+    size_t ready = parallel->offsets[gradient] + parallel->elements[gradient];
+    while (parallel->handed < ready &&
+           parallel->handed + next_piece(parallel, parallel->handed) <= ready) {
+        size_t count = next_piece(parallel, parallel->handed);
+        parallel_fail(member, reducer->begin(reducer->user, member->host + parallel->handed, count),
+                      "beginning a sum over processes");
+        parallel->handed += count;
+    }
+}
+
+/* Until the sums of this gradient are there. */
+static void await(struct kiln__member *member, size_t gradient)
+{
+    kiln_parallel *parallel = member->parallel;
+    const kiln_reducer *reducer = &parallel->reducer;
+    size_t end = parallel->offsets[gradient] + parallel->elements[gradient];
+    while (parallel->summed < end) {
+        kiln_status status = reducer->wait(reducer->user);
+        parallel->host_is_lost |= status != KILN_OK;
+        parallel_fail(member, status, "adding up with other processes");
+        parallel->summed += next_piece(parallel, parallel->summed);
+    }
+}
+
+/* The first member's memory has the sums. */
+static void take_sums(struct kiln__member *member, size_t gradient)
+{
+    const kiln_parallel *parallel = member->parallel;
+    size_t offset = parallel->offsets[gradient];
+    if (member->number)
+        memcpy(member->host + offset, parallel->members[0].host + offset,
+               parallel->elements[gradient] * sizeof(float));
+    give_back(member, gradient);
+}
+
+static void agree(struct kiln__member *member, bool well)
+{
+    const kiln_parallel *parallel = member->parallel;
+    kiln_status own = KILN_OK;
+    for (size_t m = 0; m < parallel->count && !own; m++)
+        own = parallel->members[m].error.status;
+    kiln_status status = parallel->reducer.agree(parallel->reducer.user, own);
+    if (well)
+        parallel_fail(member, status, "waiting for other processes");
+}
+
+/* ---- a step ---- */
+
+static void exchange(struct kiln__member *member)
+{
+    const kiln_parallel *parallel = member->parallel;
+    const size_t gradients = parallel->training.gradient_count;
+    const bool alone = !parallel->reducer.begin, first = member->number == 0;
+    for (size_t i = gradients; i-- > 0;) {
+        bool well = collect(member, i);
+        if (!alone && first)
+            hand_over(member, i);
+        else if (alone && well)
+            give_back(member, i);
+    }
+    for (size_t i = gradients; i-- > 0 && !alone;) {
+        if (first)
+            await(member, i);
+        if (meet(member))
+            take_sums(member, i);
+    }
+}
+
+/* Whether the update may be made: nobody has failed, here or elsewhere. */
+static bool all_are_well(struct kiln__member *member)
+{
+    bool well = meet(member);
+    if (!member->parallel->reducer.begin)
+        return well;
+    if (member->number == 0)
+        agree(member, well);
+    return meet(member);
+}
+
+static void step(struct kiln__member *member)
+{
+    kiln_event *event = NULL;
+    member->error = (struct kiln__error){0};
+    parallel_fail(member, kiln_batch_submit(member->derive, &event), "deriving");
+    if (kiln__parallel_travels(member->parallel))
+        exchange(member);
+    if (event)
+        parallel_fail(member, kiln_event_wait(event), "deriving");
+    kiln_event_release(event);
+    if (all_are_well(member))
+        parallel_fail(member, kiln_batch_execute(member->update), "updating");
+}
+
+void *kiln__parallel_work(void *argument)
+{
+    struct kiln__member *member = argument;
+    kiln_parallel *parallel = member->parallel;
+    pthread_mutex_lock(&parallel->lock);
+    for (unsigned long made = 0;;) {
+        while (parallel->steps == made && !parallel->over)
+            pthread_cond_wait(&parallel->changed, &parallel->lock);
+        if (parallel->over)
+            break;
+        made = parallel->steps;
+        pthread_mutex_unlock(&parallel->lock);
+        step(member);
+        pthread_mutex_lock(&parallel->lock);
+        if (++parallel->done == parallel->count)
+            pthread_cond_broadcast(&parallel->changed);
+    }
+    pthread_mutex_unlock(&parallel->lock);
+    return NULL;
+}
+
+kiln_status kiln_parallel_step(kiln_parallel *parallel)
+{
+    if (!parallel)
+        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: parallel is NULL", step_call);
+    if (parallel->process != getpid())
+        return kiln__fail(NULL, KILN_FORKED, "%s: its threads are not in the child of a fork",
+                          step_call);
+    atomic_store(&parallel->failed, false);
+    parallel->handed = parallel->summed = 0;
+    pthread_mutex_lock(&parallel->lock);
+    parallel->done = 0;
+    parallel->steps++;
+    pthread_cond_broadcast(&parallel->changed);
+    while (parallel->done < parallel->count)
+        pthread_cond_wait(&parallel->changed, &parallel->lock);
+    pthread_mutex_unlock(&parallel->lock);
+    for (size_t i = 0; i < parallel->count; i++)
+        if (parallel->members[i].error.status)
+            return kiln__fail(NULL, parallel->members[i].error.status, "%s",
+                              parallel->members[i].error.text);
+    return KILN_OK;
+}

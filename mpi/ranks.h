@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ranks of a communicator, and what they do together.
+ *
+ * All MPI calls of a kiln_mpi that wait for others are works, in an order that is the same in all
+ * ranks. A thread begins each at once, lets MPI go on with those under way, and gives up on them
+ * all where nothing has ended for too long. */
+#ifndef KILN_MPI_RANKS_H
+#define KILN_MPI_RANKS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <time.h>
+
+#include <kiln/mpi.h>
+
+/* Works between the first that is under way and the last: who begins another one waits. */
+#define KILN__MPI_MOST_WORKS 64
+
+struct kiln__mpi_work {
+    /* Answers what MPI has answered. */
+    int (*begin)(kiln_mpi *mpi, struct kiln__mpi_work *work);
+    void *values;
+    int count;
+    int root;
+    MPI_Request request;
+};
+
+struct kiln_mpi {
+    MPI_Comm comm; /* a copy, which returns errors */
+    int rank, ranks;
+    kiln_mpi_options options;
+    kiln_reducer reducer;
+    pthread_t thread;
+    bool has_thread;
+
+    /* Works from `done` up to `begun` belong to the thread. */
+    struct kiln__mpi_work works[KILN__MPI_MOST_WORKS];
+
+    /* Of who agrees: MPI may have them for ever. */
+    int pair[2];
+    double numbers[2];
+
+    pthread_mutex_t lock;   /* guards what follows */
+    pthread_cond_t changed; /* any of it */
+    size_t begun, done, awaited;
+    bool over;
+    kiln_status broken; /* for good; the sentence says why */
+    char sentence[480];
+};
+
+/* The sentence becomes the thread's last error of kiln. Returns `status`. */
+kiln_status kiln__mpi_fail(kiln_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* What MPI's answer `code` means, in a sentence on `doing`, of at most `size` bytes. */
+void kiln__mpi_words(char *sentence, size_t size, const char *doing, int code);
+
+/* Seconds on a clock that nobody sets. */
+double kiln__mpi_now(void);
+
+/* Between two looks at what is under way since `began`. */
+void kiln__mpi_pause(double began);
+
+/* Begin a work: a copy of `work`. Errors: those that broke an earlier one. */
+kiln_status kiln__mpi_begin(kiln_mpi *mpi, const struct kiln__mpi_work *work);
+
+/* Wait for the oldest work that nobody has waited for. Errors: TIMED_OUT, IO_ERROR; the memory of
+ * all works that are under way is MPI's for ever then. */
+kiln_status kiln__mpi_wait(kiln_mpi *mpi);
+
+/* Both of one. */
+kiln_status kiln__mpi_do(kiln_mpi *mpi, const struct kiln__mpi_work *work);
+
+/* Works: sums and largest numbers of each rank's, in place of them; bytes of `root`'s. */
+int kiln__mpi_sum_floats(kiln_mpi *mpi, struct kiln__mpi_work *work);
+int kiln__mpi_sum_doubles(kiln_mpi *mpi, struct kiln__mpi_work *work);
+int kiln__mpi_largest_doubles(kiln_mpi *mpi, struct kiln__mpi_work *work);
+int kiln__mpi_broadcast_bytes(kiln_mpi *mpi, struct kiln__mpi_work *work);
+
+/* KILN_OK if `own` is that in all ranks, else an error in all: `own`, whose sentence is the last
+ * error already, or one that names the rank. */
+kiln_status kiln__mpi_agree(kiln_mpi *mpi, kiln_status own, const char *call);
+
+/* Whether a size is the same in all ranks. Errors: SHAPE_MISMATCH in all, naming the call. */
+kiln_status kiln__mpi_compare(kiln_mpi *mpi, const char *call, const char *what, size_t size);
+
+/* The thread. */
+void *kiln__mpi_work_thread(void *mpi);
+
+/* What kiln_mpi_reducer() has. */
+kiln_reducer kiln__mpi_make_reducer(kiln_mpi *mpi);
+
+#endif

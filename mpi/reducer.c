@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks compute together: sums of gradients, and whether all are well. */
+#include "mpi/ranks.h"
+
+/* ---- works ---- */
+
+int kiln__mpi_sum_floats(kiln_mpi *mpi, struct kiln__mpi_work *work)
+{
+    return MPI_Iallreduce(MPI_IN_PLACE, work->values, work->count, MPI_FLOAT, MPI_SUM, mpi->comm,
+                          &work->request);
+}
+
+int kiln__mpi_sum_doubles(kiln_mpi *mpi, struct kiln__mpi_work *work)
+{
+    return MPI_Iallreduce(MPI_IN_PLACE, work->values, work->count, MPI_DOUBLE, MPI_SUM, mpi->comm,
+                          &work->request);
+}
+
+int kiln__mpi_largest_doubles(kiln_mpi *mpi, struct kiln__mpi_work *work)
+{
+    return MPI_Iallreduce(MPI_IN_PLACE, work->values, work->count, MPI_DOUBLE, MPI_MAX, mpi->comm,
+                          &work->request);
+}
+
+int kiln__mpi_broadcast_bytes(kiln_mpi *mpi, struct kiln__mpi_work *work)
+{
+    return MPI_Ibcast(work->values, work->count, MPI_BYTE, work->root, mpi->comm, &work->request);
+}
+
+/* Of pairs of a number and its rank: the largest number, and the lowest rank that has it. */
+static int worst(kiln_mpi *mpi, struct kiln__mpi_work *work)
+{
+    return MPI_Iallreduce(MPI_IN_PLACE, work->values, work->count, MPI_2INT, MPI_MAXLOC, mpi->comm,
+                          &work->request);
+}
+
+/* ---- agreeing: what a rank hands to MPI outlives a wait that fails ---- */
+
+kiln_status kiln__mpi_agree(kiln_mpi *mpi, kiln_status own, const char *call)
+{
+    mpi->pair[0] = own < 0 ? -own : 0;
+    mpi->pair[1] = mpi->rank;
+    kiln_status status = kiln__mpi_do(
+        mpi, &(struct kiln__mpi_work){.begin = worst, .values = mpi->pair, .count = 1});
+    if (own || status)
+        return own ? own : status;
+    if (!mpi->pair[0])
+        return KILN_OK;
+    return kiln__mpi_fail((kiln_status)-mpi->pair[0],
+                          "%s: rank %d of %d has failed (%s); its own sentence says why", call,
+                          mpi->pair[1], mpi->ranks, kiln_status_name((kiln_status)-mpi->pair[0]));
+}
+
+kiln_status kiln__mpi_compare(kiln_mpi *mpi, const char *call, const char *what, size_t size)
+{
+    mpi->numbers[0] = (double)size;
+    mpi->numbers[1] = -(double)size;
+    kiln_status status = kiln__mpi_do(
+        mpi, &(struct kiln__mpi_work){
+                 .begin = kiln__mpi_largest_doubles, .values = mpi->numbers, .count = 2});
+    if (status || mpi->numbers[0] == -mpi->numbers[1])
+        return status;
+    return kiln__mpi_fail(KILN_SHAPE_MISMATCH,
+                          "%s: %zu %s in rank %d, and from %.0f to %.0f in all", call, size, what,
+                          mpi->rank, -mpi->numbers[1], mpi->numbers[0]);
+}
+
+/* ---- the reducer ---- */
+
+static const char create_call[] = "kiln_parallel_create", step_call[] = "kiln_parallel_step";
+
+static kiln_status join(void *user, kiln_status own, size_t count, double *shares)
+{
+    kiln_mpi *mpi = user;
+    kiln_status status = kiln__mpi_agree(mpi, own, create_call);
+    if (!status)
+        status = kiln__mpi_compare(mpi, create_call, "numbers in the gradients", count);
+    mpi->numbers[0] = *shares;
+    if (!status)
+        status = kiln__mpi_do(mpi, &(struct kiln__mpi_work){.begin = kiln__mpi_sum_doubles,
+                                                            .values = mpi->numbers,
+                                                            .count = 1});
+    if (!status)
+        *shares = mpi->numbers[0];
+    return status;
+}
+
+static kiln_status begin(void *user, float *values, size_t count)
+{
+    return kiln__mpi_begin(user, &(struct kiln__mpi_work){.begin = kiln__mpi_sum_floats,
+                                                          .values = values,
+                                                          .count = (int)count});
+}
+
+static kiln_status wait(void *user)
+{
+    return kiln__mpi_wait(user);
+}
+
+static kiln_status agree(void *user, kiln_status own)
+{
+    return kiln__mpi_agree(user, own, step_call);
+}
+
+kiln_reducer kiln__mpi_make_reducer(kiln_mpi *mpi)
+{
+    kiln_reducer reducer = KILN_REDUCER_INIT;
+    reducer.user = mpi;
+    reducer.piece = mpi->options.bucket_bytes / sizeof(float);
+    reducer.join = join;
+    reducer.begin = begin;
+    reducer.wait = wait;
+    reducer.agree = agree;
+    return reducer;
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kiln_parallel asks of a reducer: here one that plays another process with the same
+ * gradients, in a thread of its own. tests/mpi has real ones. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <string.h>
+
+#include <kiln/parallel.h>
+
+#include "../support/context.h"
+#include "../support/layer.h"
+
+enum { CONTEXTS = 2, ROWS = 6, IN = 7, OUT = 3, WEIGHTS = IN * OUT + OUT, MOST_PIECES = 64 };
+
+/* ---- the other process ---- */
+
+static struct other {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct {
+        float *values;
+        size_t count;
+    } pieces[MOST_PIECES];
+    size_t begun, done, awaited;
+    bool over;
+    int joins, agreements;
+    kiln_status own;                     /* of the last agreement or joining */
+    size_t numbers;                      /* of the last joining */
+    kiln_status joining, waiting, fails; /* what it answers */
+} other;
+
+/* The sum with the other's, which are the same, some time later. */
+static void *add(void *argument)
+{
+    (void)argument;
+    pthread_mutex_lock(&other.lock);
+    while (!other.over || other.done < other.begun) {
+        if (other.done == other.begun) {
+            pthread_cond_wait(&other.changed, &other.lock);
+            continue;
+        }
+        float *values = other.pieces[other.done].values;
+        size_t count = other.pieces[other.done].count;
+        pthread_mutex_unlock(&other.lock);
+        for (size_t i = 0; i < count; i++)
+            values[i] *= 2;
+        pthread_mutex_lock(&other.lock);
+        other.done++;
+        pthread_cond_broadcast(&other.changed);
+    }
+    pthread_mutex_unlock(&other.lock);
+    return NULL;
+}
+
+static kiln_status answer(kiln_status status, const char *sentence)
+{
+    return status ? kiln_error_set(status, sentence) : KILN_OK;
+}
+
+static kiln_status join(void *user, kiln_status own, size_t numbers, double *shares)
+{
+    cr_assert_eq(user, &other);
+    other.joins++;
+    other.own = own;
+    other.numbers = numbers;
+    *shares *= 2;
+    return answer(other.joining, "the other does not join");
+}
+
+static kiln_status begin(void *user, float *values, size_t count)
+{
+    (void)user;
+    pthread_mutex_lock(&other.lock);
+    other.pieces[other.begun].values = values;
+    other.pieces[other.begun++].count = count;
+    pthread_cond_broadcast(&other.changed);
+    pthread_mutex_unlock(&other.lock);
+    return KILN_OK;
+}
+
+static kiln_status wait(void *user)
+{
+    (void)user;
+    pthread_mutex_lock(&other.lock);
+    while (other.done == other.awaited)
+        pthread_cond_wait(&other.changed, &other.lock);
+    other.awaited++;
+    pthread_mutex_unlock(&other.lock);
+    return answer(other.waiting, "the other has gone");
+}
+
+static kiln_status agree(void *user, kiln_status own)
+{
+    (void)user;
+    other.agreements++;
+    other.own = own;
+    return own ? own : answer(other.fails, "the other has failed");
+}
+
+static const kiln_reducer reducer = {sizeof reducer, &other, 5, join, begin, wait, agree};
+
+static void open_other(void)
+{
+    memset(&other, 0, sizeof other);
+    pthread_mutex_init(&other.lock, NULL);
+    pthread_cond_init(&other.changed, NULL);
+    cr_assert(!pthread_create(&other.thread, NULL, add, NULL));
+}
+
+static void close_other(void)
+{
+    pthread_mutex_lock(&other.lock);
+    other.over = true;
+    pthread_cond_broadcast(&other.changed);
+    pthread_mutex_unlock(&other.lock);
+    pthread_join(other.thread, NULL);
+}
+
+/* ---- this one: y = x @ w + b towards 1 ---- */
+
+static struct {
+    kiln_context *contexts[CONTEXTS];
+    kiln_buffer *w[CONTEXTS], *b[CONTEXTS];
+    kiln_status recording;
+} world;
+static float x[CONTEXTS][ROWS * IN], losses[CONTEXTS];
+
+static kiln_status record(kiln_batch *batch, size_t context, kiln_tensor *gradients, void *user)
+{
+    (void)user;
+    kiln_tensor in = kiln_upload(batch, KILN_F32, 2, (size_t[]){ROWS, IN}, x[context]);
+    kiln_tensor weights[] = {kiln_import(batch, world.w[context]),
+                             kiln_import(batch, world.b[context])};
+    kiln_tensor y = kiln_add(batch, kiln_matmul(batch, in, weights[0]), weights[1]);
+    kiln_tensor one = kiln_fill(batch, KILN_F32, 2, (size_t[]){ROWS, OUT}, 1);
+    kiln_tensor loss = kiln_mean_squared_error(batch, y, one);
+    kiln_grad(batch, loss, weights, 2, gradients);
+    kiln_status status = kiln_read(batch, loss, &losses[context], sizeof(float));
+    return world.recording ? world.recording : status;
+}
+
+static kiln_status update(kiln_batch *batch, size_t context, const kiln_tensor *gradients,
+                          void *user)
+{
+    kiln_buffer *weights[] = {world.w[context], world.b[context]};
+    (void)user;
+    for (int i = 0; i < 2; i++)
+        kiln_export(
+            batch,
+            kiln_sub(batch, kiln_import(batch, weights[i]), kiln_scale(batch, gradients[i], 0.125)),
+            weights[i]);
+    return KILN_OK;
+}
+
+static const kiln_training training = {sizeof training, record, update, NULL, 2, NULL, &reducer};
+
+static void open_world(void)
+{
+    kiln_context_options how = KILN_CONTEXT_OPTIONS_INIT;
+    float w[IN * OUT], b[OUT] = {0};
+    how.host_memory = KILN_HOST_MEMORY_SEPARATE;
+    fill(w, IN * OUT, 3);
+    for (int i = 0; i < CONTEXTS; i++) {
+        fill(x[i], ROWS * IN, 7 + (unsigned)i);
+        world.contexts[i] = open_context_with(&how);
+        expect_ok(
+            kiln_buffer_create(world.contexts[i], KILN_F32, 2, (size_t[]){IN, OUT}, &world.w[i]));
+        expect_ok(kiln_buffer_create(world.contexts[i], KILN_F32, 1, (size_t[]){OUT}, &world.b[i]));
+        expect_ok(kiln_buffer_write(world.w[i], 0, w, sizeof w));
+        expect_ok(kiln_buffer_write(world.b[i], 0, b, sizeof b));
+    }
+    open_other();
+}
+
+static void close_with(kiln_parallel *parallel, void (*close)(kiln_context *))
+{
+    kiln_parallel_release(parallel);
+    for (int i = 0; i < CONTEXTS; i++) {
+        kiln_buffer_release(world.w[i]);
+        kiln_buffer_release(world.b[i]);
+        close(world.contexts[i]);
+    }
+    close_other();
+}
+
+static void close_world(kiln_parallel *parallel)
+{
+    close_with(parallel, close_context);
+}
+
+static void read_weights(int context, float *weights)
+{
+    expect_ok(kiln_buffer_read(world.w[context], 0, weights, IN * OUT * sizeof *weights));
+    expect_ok(kiln_buffer_read(world.b[context], 0, weights + IN * OUT, OUT * sizeof *weights));
+}
+
+static kiln_parallel *create(const kiln_reducer *with)
+{
+    kiln_parallel *parallel;
+    kiln_training how = training;
+    how.reducer = with;
+    expect_ok(kiln_parallel_create(world.contexts, CONTEXTS, &how, &parallel));
+    return parallel;
+}
+
+static void expect_weights(const float *wanted)
+{
+    float weights[WEIGHTS];
+    for (int i = 0; i < CONTEXTS; i++) {
+        read_weights(i, weights);
+        cr_expect(!memcmp(weights, wanted, sizeof weights), "weights of context %d", i);
+    }
+}
+
+/* All numbers in their order, 5 at a time: 3 of the last gradient before 21 of the first. */
+static void expect_pieces(void)
+{
+    static const size_t counts[] = {5, 5, 5, 5, 4};
+    cr_expect_eq(other.begun, 5);
+    cr_expect_eq(other.awaited, 5);
+    for (size_t i = 0; i < 5; i++) {
+        cr_expect_eq(other.pieces[i].count, counts[i]);
+        cr_expect_eq(other.pieces[i].values, other.pieces[0].values + 5 * i);
+    }
+    other.begun = other.done = other.awaited = 0;
+}
+
+/* With another process that has the same gradients, halves of them add up to the same. */
+Test(reducer, sums_are_what_weights_are_updated_by)
+{
+    float wanted[WEIGHTS];
+    open_world();
+    kiln_parallel *parallel = create(NULL);
+    for (int i = 0; i < 3; i++)
+        expect_ok(kiln_parallel_step(parallel));
+    read_weights(0, wanted);
+    close_world(parallel);
+    open_world();
+    parallel = create(&reducer);
+    cr_expect_eq(other.joins, 1);
+    cr_expect_eq(other.numbers, WEIGHTS);
+    for (int i = 0; i < 3; i++) {
+        expect_ok(kiln_parallel_step(parallel));
+        expect_pieces();
+    }
+    cr_expect_eq(other.agreements, 3);
+    expect_weights(wanted);
+    close_world(parallel);
+}
+
+/* The others wait for its pieces, and have to be told. */
+Test(reducer, is_told_of_a_failure_and_gets_all_pieces)
+{
+    float before[WEIGHTS];
+    if (!layer_available())
+        cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
+    open_world();
+    kiln_parallel *parallel = create(&reducer);
+    read_weights(0, before);
+    layer_fail_next("clEnqueueNDRangeKernel", -36, KILN_LAYER_CALL);
+    expect_error_part(kiln_parallel_step(parallel), KILN_DEVICE_ERROR, ", deriving: ");
+    expect_pieces();
+    cr_expect_eq(other.agreements, 1);
+    cr_expect_eq(other.own, KILN_DEVICE_ERROR);
+    expect_weights(before);
+    other.fails = KILN_BUSY;
+    expect_error_part(kiln_parallel_step(parallel), KILN_BUSY,
+                      "waiting for other processes: the other has failed");
+    expect_pieces();
+    cr_expect_eq(other.own, KILN_OK);
+    expect_weights(before);
+    other.fails = KILN_OK;
+    expect_ok(kiln_parallel_step(parallel));
+    close_world(parallel);
+}
+
+Test(reducer, that_loses_the_others_changes_no_weights)
+{
+    float before[WEIGHTS];
+    open_world();
+    kiln_parallel *parallel = create(&reducer);
+    read_weights(0, before);
+    other.waiting = KILN_TIMED_OUT;
+    expect_error_part(kiln_parallel_step(parallel), KILN_TIMED_OUT,
+                      "adding up with other processes: the other has gone");
+    cr_expect_eq(other.own, KILN_TIMED_OUT);
+    expect_weights(before);
+    close_with(parallel, kiln_context_release); /* the memory of pieces holds them */
+}
+
+Test(reducer, takes_part_in_making)
+{
+    kiln_parallel *parallel;
+    kiln_reducer half = reducer;
+    kiln_training how = training;
+    open_world();
+    other.joining = KILN_SHAPE_MISMATCH;
+    expect_error(kiln_parallel_create(world.contexts, CONTEXTS, &training, &parallel),
+                 KILN_SHAPE_MISMATCH, "the other does not join");
+    cr_expect_eq(other.own, KILN_OK);
+    cr_expect_null(parallel);
+    world.recording = KILN_UNSUPPORTED;
+    expect_error(kiln_parallel_create(world.contexts, CONTEXTS, &training, &parallel),
+                 KILN_UNSUPPORTED,
+                 "kiln_parallel_create: context 0: the callback answered UNSUPPORTED");
+    cr_expect_eq(other.joins, 2);
+    cr_expect_eq(other.own, KILN_UNSUPPORTED);
+    half.agree = NULL;
+    how.reducer = &half;
+    expect_error(kiln_parallel_create(world.contexts, CONTEXTS, &how, &parallel),
+                 KILN_INVALID_ARGUMENT, "kiln_parallel_create: training->reducer lacks a function");
+    half.size = 3;
+    expect_error_part(kiln_parallel_create(world.contexts, CONTEXTS, &how, &parallel),
+                      KILN_INVALID_ARGUMENT, "KILN_REDUCER_INIT");
+    cr_expect_eq(other.joins, 2);
+    world.recording = KILN_OK;
+    close_world(NULL);
+}

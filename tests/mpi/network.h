@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the ranks of tests train: a network of two products, some rows in each context of each rank.
+ */
+#ifndef KILN_TESTS_MPI_NETWORK_H
+#define KILN_TESTS_MPI_NETWORK_H
+
+#include <kiln/kiln.h>
+#include <kiln/mpi.h>
+
+enum { ROWS = 24, IN = 6, HIDDEN = 40, STEPS = 4, CONTEXTS = 2, WEIGHTS = IN * HIDDEN + HIDDEN };
+
+extern int rank, ranks;
+
+/* Ends all ranks, with a sentence, unless it is so. */
+void expect(int well, const char *what);
+void ok(kiln_status status, const char *what);
+void expect_error(kiln_status status, kiln_status wanted, const char *part);
+
+extern struct world {
+    size_t count, rows[CONTEXTS], first[CONTEXTS];
+    double shares[CONTEXTS];
+    kiln_context *contexts[CONTEXTS];
+    kiln_buffer *a[CONTEXTS], *b[CONTEXTS];
+    float losses[CONTEXTS];
+    kiln_status answer; /* of the recorder */
+    kiln_parallel *parallel;
+} world;
+extern float x[ROWS * IN];
+
+/* `count` contexts have the rows from `first` up to `end`, the first context most of them. */
+void open_world(size_t count, size_t first, size_t end, unsigned seed);
+
+/* The same of this rank's share of all rows. */
+void open_share(size_t count, unsigned seed);
+kiln_status create(const kiln_reducer *reducer);
+void close_world(void);
+
+/* The losses over all rows of all ranks, before each step. */
+void step_all(double *losses);
+
+void read_weights(size_t context, float *weights);
+void expect_equal_weights(void);
+
+#endif

@@ -1,0 +1,82 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Ranks of MPI that train together: examples/train_mpi and the cases of tests/mpi/ranks. $MPIRUN starts
+# them.
+set -u
+skip() {
+    echo "1..0 # SKIP $*"
+    exit 0
+}
+ranks=$PWD/tests/mpi/ranks example=$PWD/examples/train_mpi
+if [ -z "${MPIRUN-}" ] || [ ! -x "$example" ]; then
+    skip 'no libkiln-mpi in this build: install libopenmpi-dev and openmpi-bin, or libmpich-dev and mpich'
+fi
+
+if ${NM:-nm} "$ranks" 2>/dev/null | grep -qE '__(asan|tsan|ubsan)_'; then
+    skip 'MPI is built without sanitizers'
+fi
+
+. "${srcdir:-.}/tests/shell-tests"
+# Open MPI: as root, and more ranks than cores. Processors are shared.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
+# PoCL's cache is what the ranks share.
+export KILN_CACHE=off
+
+# It ends by itself, long before.
+mpi() {
+    count=$1
+    shift
+    timeout 100 "$MPIRUN" -n "$count" "$@" </dev/null
+}
+
+# What ends with any status but 0 and timeout's.
+fails() {
+    mpi "$@"
+    code=$?
+    [ "$code" -ne 0 ] && [ "$code" -ne 124 ]
+}
+
+check 'three ranks of two contexts: the losses of one, the same bits, errors told in all' 0 \
+    '^losses step-fails making-fails arguments: well$' \
+    mpi 3 "$ranks" losses step-fails making-fails arguments
+check 'MPI for one thread is refused' 0 '^one-thread: well$' mpi 1 "$ranks" one-thread
+check 'a rank that does not answer is waited for no longer than was said' 0 \
+    'rank 0: kiln_mpi: rank 0 of 2 has waited 1 s for the others' fails 2 "$ranks" silent
+check 'the library ends all ranks where it is asked to' 0 \
+    '^kiln_mpi: rank 0 of 2 has waited 1 s' fails 2 "$ranks" silent-aborts
+check 'a rank that never comes is waited for no longer' 0 \
+    'the other ranks have not called it within 1 s' fails 2 "$ranks" comes-not
+check 'a rank that is killed ends the others' 0 '[Kk]illed\|KILLED' fails 2 "$ranks" dies
+
+# The losses of epochs, in ten-thousandths: rounding may change the last places.
+losses() {
+    awk '/^epoch/ { printf "%d ", $4 * 10000 + 0.5 }' "$1"
+}
+
+# near WANTED FOUND: as many losses, each within two ten-thousandths
+near() {
+    echo "wanted $1, found $2"
+    echo "$1/$2" | awk -F/ '{
+        n = split($1, a, " ")
+        m = split($2, b, " ")
+        for (i = 1; i <= n; i++)
+            if (a[i] - b[i] > 2 || b[i] - a[i] > 2)
+                exit 1
+        exit !(n > 0 && n == m)
+    }'
+}
+
+check 'the example reads digits, alone' 0 'right (.*) by 1 ranks' mpi 1 "$example" --epochs 10
+cp "$folder/said" "$folder/one"
+check 'the example in two ranks' 0 'right (.*) by 2 ranks' mpi 2 "$example" --epochs 10 \
+    --stop 4 --save "$folder/saved"
+cp "$folder/said" "$folder/two"
+check 'three ranks go on from what two have saved' 0 'right (.*) by 3 ranks' mpi 3 "$example" \
+    --epochs 10 --resume "$folder/saved"
+cat "$folder/said" >>"$folder/two"
+check 'all have the losses of one rank' 0 '^wanted' near "$(losses "$folder/one")" "$(losses "$folder/two")"
+check 'a file that is not there ends all ranks' 0 'going on: .*kiln_load_into' fails 2 "$example" \
+    --resume "$folder/absent"
+finish
