@@ -14,6 +14,7 @@ python_modules = \
 	python/kiln/_kernel.py \
 	python/kiln/_library.py \
 	python/kiln/_lm.py \
+	python/kiln/_mpi.py \
 	python/kiln/_onnx.py \
 	python/kiln/_operators.py \
 	python/kiln/_parallel.py \

@@ -558,6 +558,7 @@ AM_TESTS_ENVIRONMENT = \
 	KILN_TEST_STORE=$${KILN_TEST_STORE-'$(abs_builddir)/test-store'}; export KILN_TEST_STORE; \
 	KILN_STORE_PROGRAM='$(abs_builddir)/kiln-store'; export KILN_STORE_PROGRAM; \
 	MPIRUN='$(MPIRUN)'; export MPIRUN; \
+	MPI_MODULE='$(MPI_MODULE)'; export MPI_MODULE; \
 	MPI_CFLAGS='$(MPI_CFLAGS)'; export MPI_CFLAGS; \
 	NM='$(NM)'; export NM;
 LOG_COMPILER = $(SHELL) $(srcdir)/tests/run-test

@@ -27,6 +27,7 @@ from ._onnx import Model
 from ._executor import Executor, Future, Row
 from ._kernel import Kernel, elementwise, kernel
 from ._parallel import Parallel
+from ._mpi import Ranks
 from ._operations import *  # noqa: F401,F403
 from ._functions import *  # noqa: F401,F403
 from . import _functions, _operations, optim, random
@@ -38,7 +39,7 @@ q4_k, q5_k, q6_k = (_types[name] for name in ('q4_k', 'q5_k', 'q6_k'))
 
 __all__ = sorted({
     'Array', 'Batch', 'Buffer', 'Context', 'DType', 'Error', 'Executor', 'Function', 'Future',
-    'LanguageModel', 'Kernel', 'Model', 'Parallel', 'Row', 'Tensor', 'batch', 'bf16', 'bool_', 'default_context', 'devices',
+    'LanguageModel', 'Kernel', 'Model', 'Parallel', 'Ranks', 'Row', 'Tensor', 'batch', 'bf16', 'bool_', 'default_context', 'devices',
     'elementwise', 'evaluate', 'f16', 'f32', 'function', 'grad', 'i32', 'i64', 'i8', 'kernel', 'library_version', 'load',
     'load_into', 'names', 'optim', 'q4_0', 'q4_1', 'q4_k', 'q5_0', 'q5_1', 'q5_k', 'q6_k', 'q8_0', 'random', 'save', 'saved', 'set_default_context', 'tensor',
     'tree_map', 'u8', 'value_and_grad', *_operations.__all__, *_functions.__all__})

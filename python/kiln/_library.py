@@ -61,6 +61,8 @@ def _ctype(name: str) -> Any:
         return ctypes.c_void_p
     if name in STRUCTS:
         return struct(name)
+    if name == 'MPI_Comm':  # a pointer or an int, by the MPI: a register holds either
+        return ctypes.c_void_p
     if name.endswith(('_recorder', '_callback', '_updater', '_visitor', '_host', '_gradient')):
         return ctypes.c_void_p
     return ctypes.c_int  # an enum

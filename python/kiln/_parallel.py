@@ -9,6 +9,7 @@ from typing import Any, Callable, Optional, Sequence
 from . import _tape
 from ._context import Context
 from ._library import Error, Handle, Owned, check, initialised, lib, pointers
+from ._mpi import Ranks
 from ._tensor import Tensor, as_tensor, new_array, of_array, placed
 from ._tree import leaves_of, rebuilt
 
@@ -82,12 +83,16 @@ class Parallel:
     steps.
 
     `shares` says how much each context counts in the averages, such as how many rows it has;
-    without it all count the same. Any thread may make a step, which waits for another's.
+    without it all count the same. With `ranks`, a kiln.Ranks, other processes train with this one:
+    all of them make it, and each step, and shares are of all contexts together. Any thread may make
+    a step, which waits for another's.
     """
 
     def __init__(self, record: Callable[[int], Any], update: Callable[[int, Any], Any],
                  contexts: Sequence[Context], gradients: int = 1, *,
-                 shares: Optional[Sequence[float]] = None) -> None:
+                 shares: Optional[Sequence[float]] = None,
+                 ranks: Optional[Ranks] = None) -> None:
+        self._ranks = ranks  # held
         self._parts = [_Part(context) for context in contexts]
         # Who makes a step may come here again in a signal handler or a finaliser.
         self._lock = threading.RLock()
@@ -118,6 +123,7 @@ class Parallel:
         training.record = ctypes.cast(record, ctypes.c_void_p).value
         training.update = ctypes.cast(update, ctypes.c_void_p).value
         training.gradient_count = gradients
+        training.reducer = self._ranks and self._ranks._reducer()
         numbers = (ctypes.c_double * len(self._parts))(*(shares or ()))
         training.shares = None if shares is None else ctypes.addressof(numbers)
         made = Owned(lib.kiln_parallel_release)

@@ -79,4 +79,28 @@ cat "$folder/said" >>"$folder/two"
 check 'all have the losses of one rank' 0 '^wanted' near "$(losses "$folder/one")" "$(losses "$folder/two")"
 check 'a file that is not there ends all ranks' 0 'going on: .*kiln_load_into' fails 2 "$example" \
     --resume "$folder/absent"
+
+# From Python, where it has mpi4py for the same MPI.
+of_same_mpi='
+import mpi4py, sys
+mpi4py.rc.initialize = False
+from mpi4py import MPI
+sys.exit(("Open MPI" in MPI.Get_library_version()) != sys.argv[1].startswith("ompi"))'
+library=$PWD/.libs/libkiln.so.0
+for python in python3 /usr/bin/python3; do
+    "$python" -c "$of_same_mpi" "${MPI_MODULE-}" >"$folder/said" 2>&1 && break
+    python=
+done
+if [ -f "$library" ] && [ -n "$python" ]; then
+    source=$(cd "${srcdir:-.}" && pwd)
+    mkdir "$folder/kiln"
+    cp "$source"/python/kiln/*.py "$folder/kiln" &&
+        "$python" -B "$source/python/generate.py" "$source" "$folder/kiln" || exit 99
+    export KILN_LIBRARY="$library" PYTHONPATH="$folder" PYTHONDONTWRITEBYTECODE=1
+    check 'ranks of mpi4py train as numpy does' 0 '^python: well$' mpi 2 "$python" \
+        "$source/tests/mpi/ranks.py"
+else
+    number=$((number + 1))
+    echo "ok $number - ranks of mpi4py # SKIP no mpi4py for this MPI: install python3-mpi4py"
+fi
 finish

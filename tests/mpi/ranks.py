@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks of mpi4py train a linear model together, beside numpy in float64: tests/mpi/test_mpi.sh."""
+import mpi4py
+mpi4py.rc.thread_level = 'serialized'
+from mpi4py import MPI  # noqa: E402
+import numpy as np  # noqa: E402
+
+import kiln  # noqa: E402
+
+STEPS, ROWS, RATE = 5, 12, 0.1
+comm = MPI.COMM_WORLD
+random = np.random.RandomState(3)
+x, y = random.rand(ROWS, 4).astype('f'), random.rand(ROWS, 1).astype('f')
+
+# Alone, on all rows.
+wanted, losses = np.ones((4, 1)), []
+for _ in range(STEPS):
+    error = x.astype('d') @ wanted - y
+    losses.append((error ** 2).mean())
+    wanted -= RATE * 2 / ROWS * x.astype('d').T @ error
+
+# Together: the last rank has the rest of the rows, and only the first knows the first weights.
+first = ROWS // 3 * comm.rank
+own = slice(first, ROWS if comm.rank == comm.size - 1 else first + ROWS // 3)
+context = kiln.Context()
+w = kiln.Buffer(np.full((4, 1), 1 if comm.rank == 0 else np.nan, 'f'), context=context)
+optimizer = kiln.optim.SGD(w, learning_rate=RATE)
+rows = own.stop - own.start
+
+with kiln.Ranks(comm, bucket_bytes=8) as ranks:
+    stale = w + 1
+    ranks.broadcast({'w': w, 'optimizer': optimizer.state})
+    try:
+        stale.numpy()
+        raise SystemExit('a tensor of what was there before the broadcast has a value')
+    except kiln.Error:
+        pass
+    with kiln.Parallel(
+            lambda i: kiln.value_and_grad(lambda p: kiln.mean((x[own] @ p - y[own]) ** 2))(w),
+            lambda i, gradients: optimizer.step(gradients), [context], shares=[rows],
+            ranks=ranks) as parallel:
+        for wanted_loss in losses:
+            loss = comm.allreduce(parallel.step()[0].item() * rows / ROWS)
+            np.testing.assert_allclose(loss, wanted_loss, 1e-5)
+    np.testing.assert_allclose(w.numpy(), wanted, 1e-5)
+    assert comm.bcast(w.numpy().tobytes()) == w.numpy().tobytes(), 'weights differ'
+
+    # What is raised in one rank, the others are told.
+    def record(i):
+        if comm.rank == comm.size - 1:
+            raise KeyError('not here')
+        return kiln.value_and_grad(lambda p: kiln.mean(p))(w)
+    try:
+        kiln.Parallel(record, lambda i, g: optimizer.step(g), [context], ranks=ranks)
+        raise SystemExit('an error of another rank is not told')
+    except KeyError:
+        assert comm.rank == comm.size - 1
+    except kiln.Error as error:
+        assert f'rank {comm.size - 1} of {comm.size} has failed' in str(error), error
+    try:
+        kiln.Ranks(1)
+        raise SystemExit('1 is a communicator')
+    except TypeError:
+        pass
+try:
+    ranks.broadcast(w)
+    raise SystemExit('ranks that have parted go on')
+except kiln.Error:
+    pass
+if comm.rank == 0:
+    print('python: well')
