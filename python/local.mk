@@ -31,6 +31,7 @@ python_modules = \
 	python/kiln/random.py \
 	python/kiln/torch.py
 python_tests = \
+	python/tests/check_torch.py \
 	python/tests/tap.py \
 	python/tests/test_executor.py \
 	python/tests/test_exit.py \
@@ -54,12 +55,17 @@ EXTRA_DIST += \
 	python/examples/digits.py \
 	python/generate.py \
 	python/pyproject.toml \
-	tests/check-python
+	tests/check-python \
+	tests/check-torch
 
 # As users have it: installed by pip into an environment of its own.
 check-python: all
 	@KILN_TEST_STORE='$(abs_builddir)/test-store' \
 	    KILN_STORE_PROGRAM='$(abs_builddir)/kiln-store' srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/run-test $(srcdir)/tests/check-python >python.log; \
 	    cat python.log; ! grep -q '^not ok' python.log
+# PyTorch's own samples of its operators, where PyTorch is there; half an hour of two cores.
+check-torch: all
+	@KILN_TEST_STORE='$(abs_builddir)/test-store' \
+	    KILN_STORE_PROGRAM='$(abs_builddir)/kiln-store' srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/run-test $(srcdir)/tests/check-torch
 CLEANFILES += python.log
-.PHONY: check-python
+.PHONY: check-python check-torch

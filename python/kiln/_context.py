@@ -101,6 +101,8 @@ class Context:
         check(lib.kiln_context_create(ctypes.byref(options), self._owned.out))
         self._thread = threading.local()  # each one's batch for what is in no other
         self.device = self._describe_device()
+        # Whether its batches read and write the host's memory in place.
+        self.shares_host_memory = self.device.shares_host_memory and host_memory != 'separate'
 
     def _describe_device(self) -> SimpleNamespace:
         info = struct('kiln_device_info')()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import operator
 import threading
+import weakref
 from typing import Any, Callable, Iterable, Optional, Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from . import _tape, _torch_layers  # noqa: F401  (its rows)
+from ._buffer import Buffer
 from ._context import Context
 from ._library import Error, check, lib
 from ._tensor import Tensor, of_array
@@ -81,7 +83,7 @@ class _Layout:
     def laid_out(self, value: torch.Tensor) -> torch.Tensor:
         """A tensor of the same values whose memory is as a batch reads it."""
         if value.is_neg() or not self.fits(value):
-            return self.new().copy_(value)
+            return self.new().copy_(value.detach())
         return value
 
     def placed(self, context: Context) -> Tensor:
@@ -111,9 +113,9 @@ class Recorder:
         self.values = values
         self.made: dict[Node, Any] = {}
 
-    def place(self, node: Node, layout: _Layout) -> Tensor:
-        """Have the node be an input; the tensor whose memory that is."""
-        source = layout.placed(self.context)
+    def place(self, node: Node, layout: _Layout, weight: Optional[_Weight] = None) -> Tensor:
+        """Have the node be an input, or a weight's buffer; the tensor whose memory that is."""
+        source = layout.placed(self.context) if weight is None else weight.buffer.tensor()
         self.made[node] = source if layout.is_row_major else source.transpose(layout.inverse)
         return source
 
@@ -198,43 +200,84 @@ class _Trial:
 
 # ---- what runs ----
 
+class _Weight:
+    """A buffer of a batch that has a parameter's content as it was when it was sent last."""
+
+    def __init__(self, layout: _Layout, context: Context) -> None:
+        self.layout = layout
+        self.buffer = Buffer.empty([layout.shape[i] for i in layout.order], layout.kind, context)
+        self.sent: Any = (None, None, None)
+
+    def send(self, value: torch.Tensor) -> None:
+        """Send the content, unless it is there: PyTorch counts what is written into a tensor."""
+        reference, version, address = self.sent
+        if reference is not None and reference() is value and version == value._version and \
+                address == value.data_ptr():
+            return
+        laid_out = self.layout.laid_out(value)
+        if self.layout.bytes:
+            check(lib.kiln_buffer_write(self.buffer._owned, 0, laid_out.data_ptr(), self.layout.bytes))
+        self.sent = (weakref.ref(value), value._version, value.data_ptr())
+
+
 class _Program:
-    """A batch of nodes: an input for each tensor from outside, a read for each that is wanted."""
+    """A batch of nodes: an input for each tensor from outside, a read for each that is wanted. It is
+    recorded when it first runs: then it is known which inputs are parameters. On a device with
+    memory of its own these are kept there; else all inputs are read where PyTorch has them."""
 
     def __init__(self, context: Context, values: dict[Node, Any], nodes: Sequence[Node],
                  inputs: Sequence[Node], outputs: Sequence[Node]) -> None:
+        self.context = context
+        self.graph: Any = (values, nodes, inputs, outputs)
         self.layouts = [_Layout(values[n]) for n in inputs]
         self.results = [_Layout(values[n]) for n in outputs]
         self.tape = _tape.Tape(context)
         self.lock = threading.Lock()
+        self.weights: dict[int, _Weight] = {}
+        self.uploads: list[tuple[int, Any]] = []  # which input, and its handle
         self.bound: list[int] = [0] * len(inputs)
-        recorder = Recorder(context, values)
+
+    def _record(self, given: Sequence[torch.Tensor]) -> None:
+        values, nodes, inputs, outputs = self.graph
+        if not self.context.shares_host_memory:
+            self.weights = {i: _Weight(self.layouts[i], self.context) for i, value in enumerate(given)
+                            if isinstance(value, torch.nn.Parameter)}
+        recorder = Recorder(self.context, values)
 
         def trace() -> None:
-            places = [recorder.place(n, layout) for n, layout in zip(inputs, self.layouts)]
+            places = [recorder.place(n, layout, self.weights.get(i))
+                      for i, (n, layout) in enumerate(zip(inputs, self.layouts))]
             for node in nodes:
                 recorder.record(node)
             handles = [self._laid_out(recorder.made[n], layout)
                        for n, layout in zip(outputs, self.results)]
-            self.inputs = [self.tape.handle(place) for place in places]
+            self.uploads = [(i, self.tape.handle(place)) for i, place in enumerate(places)
+                            if i not in self.weights]
             # Until the first run gives them others, the reads have these places.
             self.first = [layout.array() for layout in self.results]
             for handle, array in zip(handles, self.first):
                 check(lib.kiln_read(self.tape.batch, handle, array.ctypes.data, array.nbytes))
         _tape.trace(self.tape, trace)
+        self.graph = None
 
     def _laid_out(self, made: Tensor, layout: _Layout) -> Any:
         return self.tape.handle(made if layout.is_row_major else made.transpose(layout.order))
 
     def run(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         batch, bound = self.tape.batch, self.bound
-        values = [layout.laid_out(value) for layout, value in zip(self.layouts, values)]
         results = [layout.new() for layout in self.results]
         with self.lock:
-            for i, value in enumerate(values):
+            if self.graph is not None:
+                self._record(values)
+            for i, weight in self.weights.items():
+                weight.send(values[i])
+            held = []  # until it has run
+            for i, handle in self.uploads:
+                value = self.layouts[i].laid_out(values[i])
+                held.append(value)
                 address = value.data_ptr()
                 if address != bound[i] and address:
-                    check(lib.kiln_rebind_upload(batch, self.inputs[i], address))
+                    check(lib.kiln_rebind_upload(batch, handle, address))
                     bound[i] = address
             for i, result in enumerate(results):
                 address = result.data_ptr()
@@ -276,9 +319,8 @@ class Compiled:
         calls = [n for n in nodes if n.op == 'call_function' and
                  not isinstance(values[n], (int, float, bool, torch.SymInt))]
         self._plan(calls, values, context)
-        self.results = [(None, values.get(n, n) if isinstance(n, Node) else n)
-                        if not isinstance(n, Node) or n not in self.slots
-                        else (self.slots[n], None) for n in self.output]
+        self.results = [(self.slots[n], None) if n in self.slots else
+                        (None, values[n] if isinstance(n, Node) else n) for n in self.output]
         self.size = len(self.slots)
 
     def _slot(self, node: Node) -> int:
@@ -293,6 +335,10 @@ class Compiled:
         def try_all() -> None:
             taken.update(n for n in calls if trial.takes(n))
         _tape.trace(_tape.Tape(context), try_all)
+        _take_whole(calls, taken, trial.refusals)
+        # What PyTorch alone wants and is made of nothing is no reason for a batch.
+        taken.difference_update([n for n in taken if n.users and not _operands(n, values) and
+                                 not any(user in taken or user.op == 'output' for user in n.users)])
         for node, refusal in trial.refusals.items():
             if node.target is not operator.getitem:
                 self.refusals.setdefault(str(node.target), refusal)
@@ -335,12 +381,12 @@ class Compiled:
     def __call__(self, arguments: Iterable[Any]) -> list:
         environment: list[Any] = [None] * self.size
         for slot, argument in zip(self.arguments, arguments):
-            environment[slot] = argument.detach() if _is_tensor(argument) and \
-                argument.requires_grad else argument
+            environment[slot] = argument
         for slot, value in self.constants:
             environment[slot] = value
-        for step in self.steps:
-            step(environment)
+        with torch.no_grad():
+            for step in self.steps:
+                step(environment)
         return [value if slot is None else environment[slot] for slot, value in self.results]
 
 
@@ -348,15 +394,30 @@ def _attribute(gm: GraphModule, path: str) -> Any:
     return operator.attrgetter(path)(gm)
 
 
+def _take_whole(calls: list[Node], taken: set[Node], refusals: dict[Node, str]) -> None:
+    """A node of several results stays with PyTorch where one of them does, and all of them with it."""
+    parts = [n for n in calls if n.target is operator.getitem]
+    for part in parts:
+        source = part.args[0]
+        if part not in taken and source in taken:
+            taken.discard(source)
+            refusals[source] = refusals[part]
+    taken.difference_update(p for p in parts if p.args[0] not in taken)
+
+
 def _stages(calls: list[Node], taken: set[Node], values: dict[Node, Any]) -> dict[Node, int]:
     """A number for each node: a stage is a batch of the nodes that kiln takes, and behind it those
-    that PyTorch computes from it. A batch has as many nodes as can be without another between."""
+    that PyTorch computes from it. A batch has as many nodes as can be without another between. Random
+    numbers are drawn in the graph's order."""
     stages: dict[Node, int] = {}
+    drawn = -1
     for node in calls:
         stage = 0 if node in taken else -1
         for operand in _operands(node, values):
             if operand in stages:
                 behind = node in taken and operand not in taken
                 stage = max(stage, stages[operand] + behind)
+        if is_random(node.target):
+            stage = drawn = max(stage, drawn)
         stages[node] = stage
     return stages

@@ -355,9 +355,7 @@ def _cat(parts: Sequence[Tensor], dim: int = 0) -> Tensor:
     kept = [p for p in parts if p.ndim == rank]
     kinds = {p.dtype.name for p in kept}
     if len(kinds) > 1:
-        wanted = (_o.add(*kept[:2]) if len(kept) == 2 else None)
-        if wanted is None:
-            raise Unsupported('parts of several types')
+        raise Unsupported('parts of several types')
     return kept[0] if len(kept) == 1 else _o.concat(kept, dim)
 
 

@@ -11,9 +11,10 @@ import logging
 from typing import Any, Callable, Optional, Sequence
 
 import torch
-from torch._decomp import global_decomposition_table
+from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._dynamo.backends.common import aot_autograd
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (DataDependentOutputException,
+                                           DynamicOutputShapeException, FakeTensorMode)
 from torch.fx import GraphModule, Interpreter, Node
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -25,12 +26,26 @@ _log = logging.getLogger('kiln.torch')
 _told: set[str] = set()
 
 
+# Of Core ATen, hence not in PyTorch's list, and made of what has rows.
+_FURTHER = ('_native_batch_norm_legit', '_native_batch_norm_legit_functional', 'batch_norm_backward',
+            'grid_sampler_2d', 'native_batch_norm', 'upsample_bilinear2d', 'upsample_nearest2d')
+
+
+def _dropout(x: torch.Tensor, p: float, train: Optional[bool]) -> tuple:
+    """native_dropout, whose mask is drawn without x: one batch has what is before and behind it."""
+    if train is False:
+        return x, torch.ones_like(x, dtype=torch.bool)
+    mask = torch.ops.aten.bernoulli.p(torch.zeros(x.shape, dtype=torch.bool), 1 - p)
+    return x * mask * (0 if p == 1 else 1 / (1 - p)), mask
+
+
 def decompositions() -> dict:
     """What operators are made of that have no row. Random ones stay whole: PyTorch computes them, with
     its own generator, in the order in which it would without kiln."""
-    table = global_decomposition_table['post_autograd']
-    return {op: made_of for op, made_of in table.items()
-            if str(op) not in ROWS and not is_random(op)}
+    table = core_aten_decompositions()
+    table.update(get_decompositions([getattr(torch.ops.aten, name) for name in _FURTHER]))
+    whole = {op: made_of for op, made_of in table.items() if str(op) not in ROWS and not is_random(op)}
+    return {**whole, torch.ops.aten.native_dropout.default: _dropout}
 
 
 def _tell(refusals: dict[str, str]) -> None:
@@ -75,17 +90,30 @@ class _OfAnyShape:
 
     def __init__(self, gm: GraphModule, context: Context) -> None:
         self.gm, self.context = gm, context
-        self.kept: dict[Any, Compiled] = {}
+        self.kept: dict[Any, Callable] = {}
 
     def __call__(self, arguments: Sequence[Any]) -> list:
         key = tuple((a.shape, a.stride()) if isinstance(a, torch.Tensor) else a for a in arguments)
         made = self.kept.get(key)
         if made is None:
-            made = _compiled(self.gm, self._values(arguments), self.context)
+            made = self._made(arguments)
             while len(self.kept) >= self._KEPT:
                 self.kept.pop(next(iter(self.kept)))
             self.kept[key] = made
         return made(arguments)
+
+    def _made(self, arguments: Sequence[Any]) -> Callable:
+        try:
+            values = self._values(arguments)
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            operator = str(error).split('\n', 1)[0]
+            _tell({'a whole graph': f'sizes are known once {operator} has run'})
+            return self._by_pytorch
+        return _compiled(self.gm, values, self.context)
+
+    def _by_pytorch(self, arguments: Sequence[Any]) -> list:
+        with torch.no_grad():
+            return list(self.gm(*arguments))
 
     def _values(self, arguments: Sequence[Any]) -> dict[Node, Any]:
         mode = FakeTensorMode(allow_non_fake_inputs=True)

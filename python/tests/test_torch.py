@@ -8,6 +8,7 @@ if importlib.util.find_spec('torch'):
     import torch
     import torch.nn.functional as F
     from torch import nn
+    import kiln
     import kiln.torch
 
 
@@ -53,6 +54,13 @@ class Compiled(unittest.TestCase):
         first = Net()
         tokens = torch.randint(9, (2, 4))
         losses = []
+        with self.assertLogs('kiln.torch', 'INFO') as log:
+            self.train(first, tokens, losses)
+        torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
+        self.assertLess(losses[1][-1], losses[1][0])
+        self.assertEqual([line[-12:] for line in log.output if 'batches' in line], ['in 1 batches'] * 2)
+
+    def train(self, first, tokens, losses):
         for model in (first, copy.deepcopy(first)):
             call = compiled(model) if losses else model
             torch.manual_seed(1)
@@ -64,8 +72,6 @@ class Compiled(unittest.TestCase):
                 loss.backward()
                 optimizer.step()
                 losses[-1].append(loss.item())
-        torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
-        self.assertLess(losses[1][-1], losses[1][0])
 
     def test_fallback(self):
         """What kiln lacks runs in PyTorch, between batches, and one line of the log says so."""
@@ -74,6 +80,12 @@ class Compiled(unittest.TestCase):
             self.same(lambda x: torch.lgamma(x * x + 1) * 2 - x, torch.randn(5))
         self.assertEqual(len(log.output), 1)
         self.assertIn('lgamma.default (no row)', log.output[0])
+
+    def test_part_of_a_row(self):
+        """An operator of which a result is wanted that its row does not give runs in PyTorch."""
+        def function(x):
+            return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(x, x, x)
+        self.same(function, torch.randn(1, 2, 3, 4))
 
     def test_types(self):
         """Doubles stay PyTorch's; integers and masks are what they are."""
@@ -113,6 +125,47 @@ class Compiled(unittest.TestCase):
             x = torch.randn(rows, 4)
             torch.testing.assert_close(call(x), (x * 2 + 1).sum(0))
         self.assertEqual(len(calls), 2)
+
+    def test_weights(self):
+        """A device with memory of its own keeps parameters, and gets them again when they change."""
+        before = kiln.default_context()
+        with kiln.Context(host_memory='separate') as context:
+            kiln.set_default_context(context)
+            try:
+                self.weights_are_kept(context)
+            finally:
+                kiln.set_default_context(before)
+                torch._dynamo.reset()
+
+    def weights_are_kept(self, context):
+        model, x = nn.Linear(4, 3), torch.randn(2, 4)
+        call = compiled(model)
+        of_input, of_all = 2 * 4 * 4, 2 * 4 * 4 + 3 * 4 * 4 + 3 * 4
+        with torch.no_grad():
+            for change, sent in ((None, of_all), (None, of_input),
+                                 (model.weight.mul_, of_all - 3 * 4), (None, of_input)):
+                if change:
+                    change(2)
+                start = context.stats.upload_bytes
+                torch.testing.assert_close(call(x), model(x))
+                self.assertEqual(context.stats.upload_bytes - start, sent)
+
+    def test_sizes_by_content(self):
+        """A graph with a size that its content decides runs in PyTorch."""
+        with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+            self.same(lambda x: x.nonzero() + 1, torch.tensor([0., 2., 3.]))
+
+    def test_random_order(self):
+        """Random numbers are drawn in the order in which they are without kiln."""
+        def function(x):
+            a = torch.bernoulli((x * 2).clamp(0, 1))
+            return a, torch.rand(3), torch.rand(2) * 2
+        x = torch.rand(4)
+        call = compiled(function)
+        torch.manual_seed(3)
+        expected = function(x)
+        torch.manual_seed(3)
+        torch.testing.assert_close(call(x), expected)
 
     def test_fresh_results(self):
         """Each call's result has memory of its own."""

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's own samples of its operators through torch.compile's backend, beside PyTorch's results.
+
+    check_torch.py [--samples N] [--core] [-v] [NAME ...]
+
+takes the first N samples in f32 of each operator of op_db, or of those named, and says how many are
+computed by kiln alone, with PyTorch's help, and wrong. --core lists Core ATen instead: what has a row,
+what is decomposed into such, and what PyTorch computes."""
+import argparse
+import collections
+import sys
+import warnings
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+import kiln
+import kiln.torch
+from kiln._torch_graph import Compiled
+from kiln._torch_operators import ROWS
+
+# Results that no two computations share: memory that nobody wrote, random numbers.
+UNDEFINED = ('empty', 'new_empty', 'rand', 'dropout', 'bernoulli', 'multinomial', 'normal', 'uniform',
+             'exponential', 'geometric', 'cauchy', 'log_normal', 'rrelu')
+
+
+def traced(function, sample):
+    """The sample's graph, as torch.compile would hand it on, and its tensors."""
+    leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    tensors = [leaves[i].detach() for i in places]
+
+    def call(*given):
+        filled = list(leaves)
+        for i, tensor in zip(places, given):
+            filled[i] = tensor
+        x, arguments, named = pytree.tree_unflatten(filled, spec)
+        return [t for t in pytree.tree_leaves(function(x, *arguments, **named))
+                if isinstance(t, torch.Tensor)]
+    graph = make_fx(torch.func.functionalize(call, remove='mutations_and_views'),
+                    decomposition_table=kiln.torch.decompositions(), tracing_mode='fake')(*tensors)
+    return graph, tensors, call
+
+
+def outcome(function, sample):
+    """How one sample ends: "kiln", "helped", "untraced", or what is wrong."""
+    try:
+        with torch.no_grad():
+            graph, tensors, call = traced(function, sample)
+            expected = call(*[t.clone() for t in tensors])
+    except Exception as error:  # its result depends on content, or PyTorch has no graph of it
+        return 'untraced', str(error).split('\n', 1)[0]
+    values = {node: node.meta.get('val') for node in graph.graph.nodes}
+    values.update((node, getattr(graph, node.target)) for node in graph.graph.nodes
+                  if node.op == 'get_attr')
+    try:
+        with torch.no_grad():
+            made = Compiled(graph, values, kiln.default_context())
+            got = made([t.clone() for t in tensors])
+        torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-4, equal_nan=True)
+    except Exception as error:
+        return 'wrong', ' '.join(str(error).split())[:300]
+    helped = {name: why for name, why in made.refusals.items()}
+    return ('helped' if helped else 'kiln'), ', '.join(f'{n} ({w})' for n, w in helped.items())
+
+
+def check_operators(names, samples, verbose):
+    from torch.testing._internal.common_methods_invocations import op_db
+    counts, operators, refusals = (collections.Counter() for _ in range(3))
+    for operator in op_db:
+        if torch.float32 not in operator.dtypes or (names and operator.name not in names) or \
+                any(word in operator.name for word in UNDEFINED):
+            continue
+        ends = set()
+        inputs = operator.sample_inputs('cpu', torch.float32, requires_grad=False)
+        for _, sample in zip(range(samples), inputs):
+            end, words = outcome(operator.op, sample)
+            counts[end] += 1
+            ends.add(end)
+            if end == 'helped':
+                refusals.update(set(words.split('), ')))
+            if end == 'wrong' or verbose:
+                print(f'{end}: {operator.name} {operator.variant_test_name}: {words}', flush=True)
+        operators[next((e for e in ('wrong', 'helped', 'kiln', 'untraced') if e in ends), 'none')] += 1
+    print('samples:', dict(counts))
+    print('operators:', dict(operators))
+    for name, count in refusals.most_common(40):
+        print(f'  {count} {name}')
+    return counts['wrong']
+
+
+def check_core():
+    """Each operator of Core ATen by what becomes of it."""
+    decomposed = {str(op) for op in kiln.torch.decompositions()}
+    found = collections.defaultdict(list)
+    for name in sorted(dir(torch.ops.aten)):
+        packet = getattr(torch.ops.aten, name)
+        for overload in packet.overloads() if hasattr(packet, 'overloads') else ():
+            operator = getattr(packet, overload)
+            if torch.Tag.core in operator.tags:
+                text = str(operator)
+                found['rows' if text in ROWS else 'decomposed' if text in decomposed else
+                      'by PyTorch'].append(text)
+    for kind, names in found.items():
+        print(f'{kind}: {len(names)}' + ('' if kind == 'rows' else ' ' + ' '.join(names)))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('names', nargs='*')
+    parser.add_argument('--samples', type=int, default=2)
+    parser.add_argument('--core', action='store_true')
+    parser.add_argument('-v', '--verbose', action='store_true')
+    options = parser.parse_args()
+    warnings.simplefilter('ignore')
+    if options.core:
+        check_core()
+        return 0
+    return min(1, check_operators(options.names, options.samples, options.verbose))
+
+
+if __name__ == '__main__':
+    sys.exit(main())
