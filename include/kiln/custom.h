@@ -14,10 +14,10 @@
 extern "C" {
 #endif
 
-/** Most tensors and numbers that one kernel takes. */
-#define KILN_CUSTOM_INPUTS 9
-#define KILN_CUSTOM_OUTPUTS 8
-#define KILN_CUSTOM_SCALARS 16
+/* What one kernel takes at most. */
+#define KILN_CUSTOM_INPUTS 9   /**< tensors that it reads */
+#define KILN_CUSTOM_OUTPUTS 8  /**< tensors that it writes */
+#define KILN_CUSTOM_SCALARS 16 /**< numbers */
 
 /** A tensor that a kernel reads or writes. This structure never grows. */
 typedef struct kiln_custom_tensor {
@@ -72,11 +72,11 @@ typedef struct kiln_custom_kernel {
     const char *source; /**< the body */
     const char *header; /**< functions and macros before the kernel; NULL: none */
     size_t input_count; /**< 0 to KILN_CUSTOM_INPUTS */
-    const kiln_custom_tensor *inputs;
+    const kiln_custom_tensor *inputs;  /**< what each is */
     size_t output_count; /**< 1 to KILN_CUSTOM_OUTPUTS */
-    const kiln_custom_tensor *outputs;
+    const kiln_custom_tensor *outputs; /**< what each is */
     size_t scalar_count; /**< 0 to KILN_CUSTOM_SCALARS */
-    const kiln_custom_scalar *scalars;
+    const kiln_custom_scalar *scalars; /**< what each is */
     size_t global[3]; /**< work-items; all 0: as many as the first output has elements; else 0: 1 */
     size_t local[3];  /**< in a work-group, each dividing the global size; all 0: as the device
                            likes, the largest that divides it; else 0: 1 */

@@ -27,8 +27,7 @@ size_t kiln__graph_trim(struct kiln__graph *graph)
 {
     return kiln__vector_trim(&graph->nodes) + kiln__vector_trim(&graph->requests) +
            kiln__vector_trim(&graph->became) + kiln__vector_trim(&graph->moved) +
-           kiln__vector_trim(&graph->calls) +
-           kiln__vector_trim(&graph->rematerialised);
+           kiln__vector_trim(&graph->calls) + kiln__vector_trim(&graph->rematerialised);
 }
 
 void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
@@ -192,8 +191,7 @@ bool kiln__node_takes_stored(const struct kiln__node *node, unsigned k)
 {
     enum kiln__kind kind = node->kind;
     return kind == KILN__CAST || kind == KILN__CUSTOM || kiln__node_puts_part(node) ||
-           kiln__node_is_movement(node) ||
-           (kind == KILN__GATHER && k == 0);
+           kiln__node_is_movement(node) || (kind == KILN__GATHER && k == 0);
 }
 
 bool kiln__node_takes_blocks(const struct kiln__node *node, unsigned k)
