@@ -84,8 +84,8 @@ kiln_status kiln__mpi_agree(kiln_mpi *mpi, kiln_status own, const char *call);
 /* Whether a size is the same in all ranks. Errors: SHAPE_MISMATCH in all, naming the call. */
 kiln_status kiln__mpi_compare(kiln_mpi *mpi, const char *call, const char *what, size_t size);
 
-/* The thread. */
-void *kiln__mpi_work_thread(void *mpi);
+/* The thread, of a kiln_mpi. */
+void *kiln__mpi_work_thread(void *argument);
 
 /* What kiln_mpi_reducer() has. */
 kiln_reducer kiln__mpi_make_reducer(kiln_mpi *mpi);

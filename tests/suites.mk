@@ -139,7 +139,8 @@ check-tidy: $(BUILT_SOURCES)
 	    --warnings-as-errors='*' FILE -- -std=gnu11 -Xclang -analyzer-config -Xclang mode=$(TIDY_MODE) \
 	    $(TIDY_CPPFLAGS)
 TIDY_CPPFLAGS = -DKILN_STORE_PROGRAM='"kiln-store"' -I$(abs_builddir)/include -Iinclude -Ilib $(KILN_DEFINES) -DKILN_DEBUG=1 -UNDEBUG \
-	$(OPENCL_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS) -I$(abs_builddir) -I. $(PROTOBUF_C_CFLAGS) $(MPI_CFLAGS)
+	$(OPENCL_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS) -I$(abs_builddir) -I. $(PROTOBUF_C_CFLAGS) \
+	$(MPI_CFLAGS:-I%=-isystem%)
 if ONNX
 onnx_read = onnx/*.c
 onnx_folder = onnx

@@ -55,6 +55,6 @@ static inline bool kiln__parallel_travels(const kiln_parallel *parallel)
 }
 
 /* A member's thread. */
-void *kiln__parallel_work(void *member);
+void *kiln__parallel_work(void *argument);
 
 #endif
