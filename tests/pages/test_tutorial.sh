@@ -39,6 +39,6 @@ while [ -e "step$((steps + 1)).c" ]; do
   steps=$((steps + 1))
   check "step $steps of the tutorial prints what it says" 0 . step "$steps"
 done
-check "the tutorial has ten steps" 0 '^10$' echo "$steps"
+check "the tutorial has eleven steps" 0 '^11$' echo "$steps"
 
 finish
