@@ -16,7 +16,8 @@
 #include "util/vector.h"
 
 #define LONGEST_STILL_NS (1000 * KILN__MS)    /* while nothing is compiled and nothing changes */
-#define LONGEST_COMPILE_NS (10000 * KILN__MS) /* of one kernel, on a machine without time */
+#define MOST_COMPILE_NS (10000 * KILN__MS)    /* of work for one kernel, */
+#define LONGEST_COMPILE_NS (60000 * KILN__MS) /* and of time, on a machine that has none */
 #define LONGEST_DOUBT_NS (200 * KILN__MS)     /* until a main thread that ends alone has gone */
 
 /* A command whose kernel the driver may have to compile. */
@@ -102,17 +103,31 @@ static struct work compiler_guard_look(void)
     return work;
 }
 
-/* A launch that waits for a command that takes long, or never ends, is not compiled yet. */
+/* When there was a change last, by both clocks. */
+struct change {
+    int64_t now, worked;
+};
+
+/* A launch that waits for a command that takes long, or never ends, is not compiled yet. What
+ * compiles may have to wait for a processor: its work counts, or another's in its process. */
+static bool is_stuck(const struct work *work, const struct change *last)
+{
+    const int64_t still = kiln__now() - last->now;
+    if (!work->compiles)
+        return still > LONGEST_STILL_NS;
+    return still > LONGEST_COMPILE_NS || kiln__worked() - last->worked > MOST_COMPILE_NS;
+}
+
 static void await_compiler(void)
 {
-    int64_t changed = kiln__now();
+    struct change last = {kiln__now(), kiln__worked()};
     size_t before = 0;
     struct work work;
     while ((work = compiler_guard_look()).left) {
         if (work.left != before)
-            changed = kiln__now();
+            last = (struct change){kiln__now(), kiln__worked()};
         before = work.left;
-        if (kiln__now() - changed > (work.compiles ? LONGEST_COMPILE_NS : LONGEST_STILL_NS))
+        if (is_stuck(&work, &last))
             return;
         kiln__sleep(KILN__MS);
     }

@@ -11,11 +11,21 @@ static struct timespec timespec_of(int64_t ns)
     return (struct timespec){.tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND)};
 }
 
+static int64_t time_by(clockid_t clock)
+{
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return (int64_t)time.tv_sec * SECOND + time.tv_nsec;
+}
+
 int64_t kiln__now(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * SECOND + now.tv_nsec;
+    return time_by(CLOCK_MONOTONIC);
+}
+
+int64_t kiln__worked(void)
+{
+    return time_by(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 void kiln__sleep(int64_t ns)

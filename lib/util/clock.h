@@ -12,6 +12,9 @@
 
 int64_t kiln__now(void);
 
+/* How long processors have worked for this process. */
+int64_t kiln__worked(void);
+
 void kiln__sleep(int64_t ns);
 
 /* A condition whose waits end by this clock. False: it is not made. */
