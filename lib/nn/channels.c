@@ -269,6 +269,45 @@ static bool check_angles(const struct call *call, kiln_tensor cosine, kiln_tenso
     return !call->batch->error.status;
 }
 
+/* Elements of the last dimension as pairs: [.., 2, pairs], or [.., pairs, 2] if `interleaved`; of
+ * angles one for each pair. Where there is no room for another dimension, the ones before are
+ * merged, of angles after broadcasting. */
+static kiln_tensor as_pairs(const struct call *call, kiln_tensor x, size_t pairs, size_t of_pair,
+                            int interleaved)
+{
+    struct kiln__shape shape = kiln__batch_node(call->batch, x, call->name, "x")->shape;
+    if (call->shape.rank == KILN_MAX_RANK) {
+        struct kiln__shape whole = call->shape;
+        whole.dims[whole.rank - 1] = pairs * of_pair;
+        x = kiln_broadcast(call->batch, x, whole.rank, whole.dims);
+        shape = (struct kiln__shape){.rank = 2, .dims = {1, pairs * of_pair}};
+        for (uint32_t d = 0; d + 1 < whole.rank; d++)
+            shape.dims[0] *= whole.dims[d];
+    }
+    shape.dims[shape.rank - 1] = interleaved ? pairs : of_pair;
+    shape.dims[shape.rank++] = interleaved ? of_pair : pairs;
+    return kiln_reshape(call->batch, x, shape.rank, shape.dims);
+}
+
+/* The other one of each pair, and what stands before its sine: -1 for the first. */
+static kiln_tensor others(const struct call *call, kiln_tensor pairs, uint32_t axis,
+                          kiln_tensor *sign)
+{
+    kiln_batch *batch = call->batch;
+    const struct kiln__shape shape = kiln__batch_node(batch, pairs, call->name, "x")->shape;
+    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK], steps[KILN_MAX_RANK];
+    size_t dims[2] = {1, 1};
+    for (uint32_t d = 0; d < shape.rank; d++)
+        stop[d] = (int64_t)shape.dims[d], steps[d] = 1;
+    start[axis] = 1, stop[axis] = steps[axis] = -1;
+    dims[axis + 2 - shape.rank] = 2;
+    *sign = kiln_cast(batch, kiln_iota(batch, 2, dims, (int)(axis + 2 - shape.rank)), KILN_F32);
+    *sign = kiln_add(batch, kiln_scale(batch, *sign, 2), channels_number(call, -1));
+    return kiln_slice(batch, pairs, start, stop, steps);
+}
+
+/* x cosine + other x sine, of which the first of a pair takes less: one map of what lies where it
+ * is. */
 kiln_tensor kiln_rotary(kiln_batch *batch, kiln_tensor x, kiln_tensor cosine, kiln_tensor sine,
                         int interleaved)
 {
@@ -277,29 +316,23 @@ kiln_tensor kiln_rotary(kiln_batch *batch, kiln_tensor x, kiln_tensor cosine, ki
     size_t pairs;
     if (!channels_begin(&call, x, -1) || !check_angles(&call, cosine, sine, &pairs))
         return none;
-    const size_t width = call.shape.dims[call.shape.rank - 1], step = interleaved ? 2 : 1;
-    kiln_tensor first = channels_part(&call, x, 0, pairs, step);
-    kiln_tensor second = channels_part(&call, x, interleaved ? 1 : pairs, pairs, step);
-    kiln_tensor turned[] = {
-        kiln_sub(batch, kiln_mul(batch, first, cosine), kiln_mul(batch, second, sine)),
-        kiln_add(batch, kiln_mul(batch, second, cosine), kiln_mul(batch, first, sine)),
-        none,
-    };
-    if (interleaved) {
-        struct kiln__shape whole = call.shape;
-        whole.dims[whole.rank - 1] = 2 * pairs;
-        int64_t start[KILN_MAX_RANK] = {0}, steps[KILN_MAX_RANK];
-        for (uint32_t d = 0; d < whole.rank; d++)
-            steps[d] = d + 1 == whole.rank ? 2 : 1;
-        kiln_tensor room = kiln_fill(batch, KILN_F32, whole.rank, whole.dims, 0);
-        turned[0] = kiln_insert_slice(batch, room, turned[0], start, steps);
-        start[whole.rank - 1] = 1;
-        turned[0] = kiln_insert_slice(batch, turned[0], turned[1], start, steps);
-        turned[1] = none;
-    }
-    size_t n = interleaved ? 1 : 2;
-    if (width > 2 * pairs)
-        turned[n++] =
-            channels_part(&call, kiln_cast(batch, x, KILN_F32), 2 * pairs, width - 2 * pairs, 1);
-    return n == 1 ? turned[0] : kiln_concat(batch, n, turned, -1);
+    struct kiln__shape turned = call.shape;
+    const size_t width = turned.dims[turned.rank - 1];
+    turned.dims[turned.rank - 1] = 2 * pairs;
+    kiln_tensor sign, own = width > 2 * pairs ? channels_part(&call, x, 0, 2 * pairs, 1) : x;
+    own = as_pairs(&call, own, pairs, 2, interleaved);
+    cosine = as_pairs(&call, cosine, pairs, 1, interleaved);
+    sine = as_pairs(&call, sine, pairs, 1, interleaved);
+    if (batch->error.status)
+        return none;
+    const struct kiln__node *node = kiln__batch_node(batch, own, __func__, "x");
+    kiln_tensor other = others(&call, own, node->shape.rank - (interleaved ? 1 : 2), &sign);
+    kiln_tensor y = kiln_add(batch, kiln_mul(batch, own, cosine),
+                             kiln_mul(batch, other, kiln_mul(batch, sine, sign)));
+    y = kiln_reshape(batch, y, turned.rank, turned.dims);
+    if (width == 2 * pairs)
+        return y;
+    kiln_tensor rest =
+        channels_part(&call, kiln_cast(batch, x, KILN_F32), 2 * pairs, width - 2 * pairs, 1);
+    return kiln_concat(batch, 2, ((kiln_tensor[]){y, rest}), -1);
 }

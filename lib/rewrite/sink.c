@@ -189,15 +189,21 @@ static struct kiln__view operand_view(const struct kiln__node *node,
     return view;
 }
 
-static bool operands_have_its_shape(const struct kiln__rewrite *rewrite,
-                                    const struct kiln__node *node)
+/* Whether a reshape sinks below the node, to all of its operands: where it met one that repeats,
+ * at once or further down, it would stay between two operations, which then do not fuse. */
+static bool reshape_sinks(const struct kiln__rewrite *rewrite, const struct kiln__node *node,
+                          unsigned deeper)
 {
-    for (unsigned i = 0; i < node->n_inputs; i++) {
+    bool sinks = true;
+    for (unsigned i = 0; i < node->n_inputs && sinks; i++) {
         const struct kiln__node *operand = &rewrite->to->nodes.items[node->input[i]];
-        if (operand->kind != KILN__CONSTANT && !kiln__shape_equal(&operand->shape, &node->shape))
-            return false;
+        if (operand->kind == KILN__CONSTANT)
+            continue;
+        sinks = kiln__shape_equal(&operand->shape, &node->shape) &&
+                (!deeper || !kiln__node_is_pointwise(operand) ||
+                 reshape_sinks(rewrite, operand, deeper - 1));
     }
-    return true;
+    return sinks;
 }
 
 /* What has become of a movement on another way from the one that sinks: many ways may lead to one
@@ -391,7 +397,7 @@ uint32_t kiln__rewrite_sink(struct kiln__rewrite *rewrite, const struct kiln__no
         return sink_below_scan(rewrite, node, below.input[0]);
     if (rewrite->depth >= DEEPEST || !worth_sinking(rewrite, node))
         return kiln__rewrite_fold(rewrite, node);
-    if (node->kind == KILN__RESHAPE && !operands_have_its_shape(rewrite, &below))
+    if (node->kind == KILN__RESHAPE && !reshape_sinks(rewrite, &below, KILN__PARAMETER_DEPTH))
         return kiln__rewrite_fold(rewrite, node);
     struct kiln__node result = below;
     result.shape = node->shape;

@@ -173,6 +173,27 @@ Test(channels, rotary)
     check_close();
 }
 
+/* One map of what lies in memory, which goes on with what follows, also in another shape; signs are
+ * put before the sines first, for all that is turned. Of eight dimensions, too. */
+Test(channels, rotary_is_one_map)
+{
+    for (int interleaved = 0; interleaved < 2; interleaved++) {
+        kiln_batch *b = check_begin();
+        kiln_tensor x = check_plain(b, DIMS(2, 3, 1, 8)), angle = check_plain(b, DIMS(1, 4));
+        kiln_tensor sine = check_plain(b, DIMS(1, 4));
+        kiln_tensor y = kiln_rotary(b, x, angle, sine, interleaved);
+        check_read(b, kiln_reshape(b, kiln_cast(b, y, KILN_BF16), 2, (size_t[]){6, 8}));
+        check_run(b);
+        cr_expect_eq(cost_of(b).launches, 2, "%zu", cost_of(b).launches);
+        check_end(b);
+        b = check_begin();
+        x = check_plain(b, DIMS(1, 2, 1, 1, 1, 1, 3, 6));
+        check_tensor(b, kiln_rotary(b, x, check_plain(b, DIMS(3, 2)), check_plain(b, DIMS(3, 2)),
+                                    interleaved));
+    }
+    check_close();
+}
+
 /* What is nothing, or one, and what is not a number. */
 Test(channels, edges)
 {
