@@ -132,14 +132,12 @@ class Tokens(Decoder):
 
         @kiln.function
         def token(words, at):
-            seen = kiln.iota((1, 1, 1, CONTEXT), 3) <= at.reshape(1, 1, 1, 1)
-
             def attend(i, q, k, v):
                 for cache, new in zip(caches[i], (k, v), strict=True):
                     cache[:, :, at] = new
                 keys, values = caches[i]
                 q = q.reshape(rows, s.pairs, s.heads // s.pairs, s.size)
-                return kiln.attention(q, keys, values, seen)
+                return kiln.attention(q, keys, values, lengths=at + 1)
 
             x = kiln.gather(p["words"], words, 0).astype("f32")
             x, head = self.kiln_layers(p, x, 1, kiln.gather(cos, at, 0), kiln.gather(sin, at, 0), attend,

@@ -408,7 +408,7 @@ static bool tensor_cores_fit(const struct kiln__plan *plan,
     const struct kiln__device *device = kiln__plan_device(plan, attention->group);
     const struct kiln__attention_size *size = &attention->size;
     kiln_type type = (kiln_type)attention->node->op, mask = stored_mask(plan, attention);
-    if (!type || attention->lengths || wgmma_mask(mask) < 0 ||
+    if (!type || wgmma_mask(mask) < 0 ||
         device->info.max_work_group < WGMMA_ITEMS || plan->options.shared ||
         attention->node->attention.scale <= 0)
         return false;
@@ -446,6 +446,7 @@ static void launch_wgmma(struct kiln__plan *plan, const struct kiln__attention_w
         snprintf(launch.options + used, sizeof launch.options - used, " -DMASK=%d -DPAIRS=%d",
                  wgmma_mask(stored_mask(plan, attention)), has_pairs(attention));
     }
+    kiln__attention_add_lengths(plan, attention, &launch);
     launch.self_tested = true;
     launch.global[0] = size->batches * WGMMA_ITEMS;
     launch.global[1] = tiles;

@@ -41,7 +41,7 @@ struct attention {
     kiln_type q, k, v;
     size_t heads, m, n, d, e;
     double scale;
-    kiln_type mask;   /* 0: none */
+    kiln_type mask;   /* 0: none; i32: lengths in its place */
     kiln_type result; /* that it is cast to; 0: none */
 };
 
@@ -69,11 +69,17 @@ static const char *planned_by(const struct kiln__device *device,
     kiln_tensor k = operand(batch, a->k, a->heads, a->n, a->d);
     kiln_tensor v = operand(batch, a->v, a->heads, a->n, a->e);
     kiln_tensor mask = {0};
-    if (a->mask)
+    const bool lengths = a->mask == KILN_I32;
+    if (a->mask && !lengths)
         mask = operand(batch, a->mask, 1, a->m, a->n);
-    if (a->mask && a->mask != KILN_U8 && a->mask != KILN_BOOL)
+    if (mask.id && a->mask != KILN_U8 && a->mask != KILN_BOOL)
         mask = kiln_cast(batch, mask, KILN_F32);
-    kiln_tensor y = kiln_attention(batch, q, k, v, mask, &how);
+    kiln_tensor y =
+        lengths
+            ? kiln_attention_with_lengths(
+                  batch, q, k, v, mask,
+                  kiln_reshape(batch, operand(batch, KILN_I32, a->heads, 1, 1), 1, &a->heads), &how)
+            : kiln_attention(batch, q, k, v, mask, &how);
     ask(batch, a->result ? kiln_cast(batch, y, a->result) : y);
     cr_assert_eq(kiln_batch_status(batch), KILN_OK, "%s", kiln_batch_error(batch));
     cr_assert_eq(kiln__compile_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK, "%s",
@@ -119,6 +125,13 @@ Test(attention_wgmma, has_a_program_for_each_type_and_for_few_columns_and_many)
     expect_words(
         &(struct attention){NARROW(KILN_F16), 1, 1, 70, 8, 128, 0, 0, 0},
         "-DTYPE=f16 -DRESULT=f32 -DDEPTH=128 -DSTAGES=2 -DLOCAL=164864 -DALIGNED=1 -DRUNS=1 1 x 1");
+}
+
+Test(attention_wgmma, counts_keys_itself)
+{
+    expect_words(&(struct attention){NARROW(KILN_F16), 8, 1, 512, 64, 64, 0, KILN_I32, 0},
+                 "-DTYPE=f16 -DRESULT=f32 -DDEPTH=64 -DSTAGES=2 -DLOCAL=82944 -DALIGNED=1 -DRUNS=1 "
+                 "-DLENGTHS=1 8 x 1");
 }
 
 Test(attention_wgmma, stores_narrow_results_at_once)
