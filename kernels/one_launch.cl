@@ -38,12 +38,17 @@ static void kiln_wait(volatile global int *phase, int items)
     mem_fence(CLK_GLOBAL_MEM_FENCE);
 }
 
-/* The last work-group leaves zeros. */
-static void kiln_end(volatile global int *counters, int phases)
+/* The last work-group leaves zeros, from `first` on to the counter of work-groups. */
+static void kiln_end(volatile global int *first, volatile global int *ended)
 {
-    const int ends = 2 * phases * KILN_LINE;
-    if (get_num_groups(0) == 1 || atomic_inc(counters + ends) + 1 < (int)get_num_groups(0))
+    if (get_num_groups(0) == 1 || atomic_inc(ended) + 1 < (int)get_num_groups(0))
         return;
-    for (int i = 0; i <= ends; i += KILN_LINE)
-        counters[i] = 0;
+    for (; first <= ended; first += KILN_LINE)
+        *first = 0;
+}
+
+/* An integer of 64 bits, its low half first. */
+static inline long kiln_long(global const int *halves)
+{
+    return (long)((ulong)(uint)halves[1] << 32 | (uint)halves[0]);
 }

@@ -86,7 +86,8 @@ size_t kiln__plan_trim(struct kiln__plan *plan)
                  kiln__vector_trim(&plan->launches.items[i].table);
     for (size_t i = 0; i < plan->joined.count; i++)
         bytes += kiln__vector_trim(&plan->joined.items[i].arguments) +
-                 kiln__vector_trim(&plan->joined.items[i].phases);
+                 kiln__vector_trim(&plan->joined.items[i].phases) +
+                 kiln__vector_trim(&plan->joined.items[i].table);
     return bytes + fusion->graph.nodes.count * sizeof *plan->slot_of +
            fusion->groups.count * sizeof *plan->absorbed + kiln__vector_trim(&plan->launches) +
            kiln__vector_trim(&plan->joined) + kiln__vector_trim(&plan->slots) +
@@ -126,6 +127,7 @@ void kiln__plan_free(struct kiln__plan *plan)
     for (size_t i = 0; i < plan->joined.count; i++) {
         kiln__vector_free(&plan->joined.items[i].arguments);
         kiln__vector_free(&plan->joined.items[i].phases);
+        kiln__vector_free(&plan->joined.items[i].table);
     }
     kiln__vector_free(&plan->launches);
     kiln__vector_free(&plan->joined);
