@@ -241,13 +241,22 @@ static bool do_without_proved(struct kiln__plan_cache *cache, struct kiln__plan_
     if (!has_proved(&entry->plan) ||
         kiln__programs_compile_mode(cache->runtime->programs) == KILN_COMPILE_NEVER)
         return false;
-    if (!atomic_exchange(&cache->plain, true))
-        KILN__LOG(KILN__LOG_WARN, "this context does without kernels that had proved right: %s",
-                  kiln_last_error());
+    atomic_store(&cache->plain, true);
     pthread_mutex_lock(&cache->lock);
     kiln__plan_table_forget(&cache->table, entry);
     pthread_mutex_unlock(&cache->lock);
     return true;
+}
+
+/* What has become of a batch without them. If it still is not built, they were not the cause. */
+static void settle_proved(struct kiln__plan_cache *cache, kiln_status status,
+                          const struct kiln__error *first)
+{
+    if (status == KILN_BUILD_FAILED)
+        atomic_store(&cache->plain, false);
+    else
+        KILN__LOG(KILN__LOG_WARN, "this context does without kernels that had proved right: %s",
+                  first->text);
 }
 
 /* An imagined device has no limit. */
@@ -396,8 +405,11 @@ static kiln_status lease_plan(struct kiln__plan_cache *cache, const struct kiln_
     bool again;
     struct kiln__error first = {0};
     kiln_status status = lease_once(cache, graph, checked, threads, lease, &again, &first);
-    if (again)
-        return lease_once(cache, graph, checked, threads, lease, &again, error);
+    if (again) {
+        status = lease_once(cache, graph, checked, threads, lease, &again, error);
+        settle_proved(cache, status, &first);
+        return status;
+    }
     if (status && error && !error->status)
         *error = first;
     return status;
