@@ -408,9 +408,8 @@ static bool tensor_cores_fit(const struct kiln__plan *plan,
     const struct kiln__device *device = kiln__plan_device(plan, attention->group);
     const struct kiln__attention_size *size = &attention->size;
     kiln_type type = (kiln_type)attention->node->op, mask = stored_mask(plan, attention);
-    if (!type || wgmma_mask(mask) < 0 ||
-        device->info.max_work_group < WGMMA_ITEMS || plan->options.shared ||
-        attention->node->attention.scale <= 0)
+    if (!type || wgmma_mask(mask) < 0 || device->info.max_work_group < WGMMA_ITEMS ||
+        plan->options.shared || attention->node->attention.scale <= 0)
         return false;
     bool fits = size->d > 0 && size->d <= WGMMA_MOST && size->d % 8 == 0 && size->e <= WGMMA_MOST &&
                 size->e % 8 == 0 && size->n > 0 && size->m < INT32_MAX / 2 &&
