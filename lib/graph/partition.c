@@ -15,11 +15,12 @@ struct work {
     uint8_t *rows_of; /* per node: where it has rows, or may have them */
 };
 
-/* Elements' numbers begin with an i32 in each part. Blocks are not cut. */
+/* Elements' numbers begin with an i32 in each part. Blocks are not cut, nor is what an own kernel
+ * makes of nothing. */
 static bool leaf_has(const struct kiln__node *node, uint32_t dim)
 {
     return node->kind == KILN__CONSTANT ||
-           (kiln__batch_axis_is_outermost(&node->shape, dim) &&
+           (node->kind != KILN__CUSTOM && kiln__batch_axis_is_outermost(&node->shape, dim) &&
             (!kiln__node_has_blocks(node) || dim + 1 < node->shape.rank) &&
             (node->kind != KILN__IOTA || kiln__node_count(node) <= INT32_MAX));
 }

@@ -337,6 +337,35 @@ Test(parts, have_twice_what_is_needed_both_ways)
     kiln__graph_free(&graph);
 }
 
+/* An own kernel writes all of its output, also one that reads nothing. */
+Test(parts, have_own_kernels_whole)
+{
+    const uint64_t peak = run_whole();
+    kiln_custom_tensor out = {.name = "y", .type = KILN_F32, .rank = 2, .dims = {ROWS, WIDE}};
+    kiln_custom_kernel kernel = KILN_CUSTOM_KERNEL_INIT;
+    kernel.name = "numbers";
+    kernel.source = "y[get_global_id(0)] = get_global_id(0);";
+    kernel.outputs = &out;
+    kernel.output_count = 1;
+    for (int limited = 0; limited < 2; limited++) {
+        kiln_context *context = open_limited(limited ? peak / 4 : 0);
+        kiln_batch *batch = kiln_batch_create(context);
+        kiln_tensor sum, numbers;
+        (void)record_network(batch, upload(batch, ROWS, IN, x), &sum);
+        expect_ok(kiln_custom(batch, &kernel, NULL, &numbers));
+        sum = kiln_add(batch, sum, kiln_max(batch, numbers, 1, (int[]){1}, 0));
+        expect_ok(kiln_read(batch, sum, sums[limited], sizeof *sums));
+        if (limited)
+            expect_error_part(kiln_batch_execute(batch), KILN_OUT_OF_DEVICE_MEMORY,
+                              "cannot run in parts");
+        else
+            run_batch(batch);
+        kiln_batch_release(batch);
+        close_context(context);
+    }
+    cr_expect_eq(sums[1][ROWS - 1], 0);
+}
+
 /* ---- what is told of parts ---- */
 
 static float bad[ROWS * IN];
