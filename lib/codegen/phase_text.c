@@ -166,7 +166,7 @@ static const char *write_word(const struct phase *phase, struct word word, bool 
         return word.at + sizeof sized - 1;
     if (is_any(word, kernels)) {
         *kernel = true;
-        kiln__text_add(text, "static");
+        kiln__text_add(text, "static __attribute__((noinline))");
     } else if (is_any(word, locals)) {
         kiln__text_add(text, "__private");
     } else if (is_any(word, items)) {
