@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  *  Kernels of the program's own as operations of a batch: text in OpenCL C. They go through the
- *  kernel cache, stand in plans, traces and explanations as other operations do, and are never
- *  computed twice or cut into parts. */
+ *  kernel cache, stand in plans, traces and explanations as other operations do, and are never cut
+ *  into parts or, but once for each micro-batch, computed twice. */
 #ifndef KILN_CUSTOM_H
 #define KILN_CUSTOM_H
 
@@ -107,7 +107,7 @@ KILN_API void kiln_custom_kernel_init(kiln_custom_kernel *kernel, size_t size);
  *  lines of `source` under the kernel's name.
  *  Owner: the tensors belong to the batch. Threads: one at a time.
  *  Errors, sticky: INVALID_HANDLE, INVALID_ARGUMENT (names, counts, work sizes), TYPE_MISMATCH,
- *  TOO_LARGE (a shape, a work-group, more than 1,024 bytes of arguments), UNSUPPORTED (fields that
+ *  TOO_LARGE (a shape, work sizes, more than 1,024 bytes of arguments), UNSUPPORTED (fields that
  *  this library lacks), OUT_OF_HOST_MEMORY. After one the outputs are {0}. */
 KILN_API kiln_status kiln_custom(kiln_batch *batch, const kiln_custom_kernel *kernel,
                                  const kiln_tensor *inputs, kiln_tensor *outputs);

@@ -1314,6 +1314,11 @@ inline std::vector<tensor> custom(const recorder &b, const kiln_custom_kernel &k
                                   const std::vector<tensor> &inputs)
 {
     std::vector<kiln_tensor> out(KILN_CUSTOM_OUTPUTS);
+    if (inputs.size() != kernel.input_count)
+        kiln_batch_fail(
+            b.get(), KILN_INVALID_ARGUMENT,
+            detail::miscounted("kiln::custom", inputs.size(), "inputs", kernel.input_count)
+                .c_str());
     detail::told(b.get(), kiln_custom(b.get(), &kernel, detail::ids(inputs).data(), out.data()));
     std::vector<tensor> outputs;
     for (size_t k = 0; k < kernel.output_count && k < out.size(); k++)

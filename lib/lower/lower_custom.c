@@ -6,6 +6,9 @@
 /* Items of a work-group, where neither the kernel nor the device says. */
 #define ITEMS 64
 
+/* And along the third dimension, where NVIDIA's devices have room for no more. */
+#define ITEMS_DEEP 64
+
 static size_t largest_divisor(size_t number, size_t most)
 {
     size_t divisor = number < most ? number : most;
@@ -25,7 +28,9 @@ static void size_launch(const struct kiln__device *device, const struct kiln__cu
     for (unsigned d = 0; d < 3; d++) {
         launch->global[d] = call->global[d];
         launch->local[d] =
-            call->local[0] ? call->local[d] : largest_divisor(call->global[d], items);
+            call->local[0] ? call->local[d]
+                           : largest_divisor(call->global[d],
+                                             d == 2 && items > ITEMS_DEEP ? ITEMS_DEEP : items);
         items /= call->local[0] ? 1 : launch->local[d];
         if (launch->global[d] > 1)
             launch->dimensions = d + 1;

@@ -158,7 +158,8 @@ static bool take_outputs(struct recording *recording)
         struct kiln__custom_output *made = &recording->made.outputs[k];
         made->type = output->type;
         if (!kiln__check_shape(recording->batch, recording->call, output->type, output->rank,
-                               output->dims, &made->shape))
+                               output->dims, &made->shape) ||
+            !kiln__check_apart(recording->batch, recording->call, output->type))
             return false;
     }
     return true;
@@ -194,6 +195,17 @@ static bool take_scalars(struct recording *recording)
 static bool is_given(const size_t sizes[3])
 {
     return sizes[0] || sizes[1] || sizes[2];
+}
+
+static bool check_items(const struct recording *recording)
+{
+    const size_t *global = recording->made.global;
+    size_t items;
+    if (!__builtin_mul_overflow(global[0], global[1], &items) &&
+        !__builtin_mul_overflow(items, global[2], &items) && items <= INT64_MAX)
+        return true;
+    return REFUSE(recording, KILN_TOO_LARGE, "%zu x %zu x %zu work-items are too many", global[0],
+                  global[1], global[2]);
 }
 
 static bool check_group(const struct recording *recording)
@@ -241,7 +253,7 @@ static bool take_sizes(struct recording *recording)
     }
     if (!global)
         made->global[0] = elements ? elements : 1;
-    return check_group(recording);
+    return check_items(recording) && check_group(recording);
 }
 
 /* ---- recording ---- */

@@ -10,7 +10,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 from . import _functions, _operations, _tensor
 from ._context import default_context
-from ._library import Handle, initialised, lib, name_text, sizes, struct
+from ._library import MAX_RANK, Handle, initialised, lib, name_text, sizes, struct
 from ._record import dims_of, find_context
 from ._tape import Expression
 from ._types import Type, as_dtype
@@ -33,7 +33,18 @@ def _three(counts: Any) -> tuple:
     given = (counts,) if hasattr(counts, '__index__') else tuple(counts or ())
     if len(given) > 3:
         raise ValueError(f'{len(given)} dimensions of work-items, and three are the most')
-    return tuple(operator.index(n) for n in given) + (0,) * (3 - len(given))
+    counts = tuple(operator.index(n) for n in given)
+    if any(not 0 <= n < 1 << 63 for n in counts):
+        raise ValueError(f'{counts} are no numbers of work-items')
+    return counts + (0,) * (3 - len(given))
+
+
+def _number(name: str, dtype: Type, value: Any) -> float:
+    """A scalar as C has it: one that a double would round is refused."""
+    number = float(value)
+    if dtype.name != 'f32' and number != value:
+        raise ValueError(f'{name}: {value} is no {dtype.name} that a double holds')
+    return number
 
 
 class Kernel:
@@ -97,10 +108,11 @@ class _Call:
             place.name, place.strided = _text(name), name in kernel._strided
         for place, name, shape, dtype in zip(self._outputs, kernel.outputs, shapes, dtypes):
             place.name, place.type, place.rank = _text(name), dtype.value, len(shape)
-            for d, extent in enumerate(shape):
+            for d, extent in enumerate(shape[:MAX_RANK]):
                 place.dims[d] = extent
         for place, (name, dtype) in zip(self._scalars, kernel.scalars.items()):
-            place.name, place.type, place.value = _text(name), dtype.value, float(scalars[name])
+            place.name, place.type = _text(name), dtype.value
+            place.value = _number(name, dtype, scalars[name])
         self._made = made = initialised('KILN_CUSTOM_KERNEL_INIT')
         made.name, made.source = _text(kernel.__name__), _text(kernel._source)
         made.header = _text(kernel._header)

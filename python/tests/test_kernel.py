@@ -54,6 +54,10 @@ class Kernels(unittest.TestCase):
                 (lambda: kiln.kernel('a\0b')(one), ValueError, 'NUL'),
                 (lambda: kiln.kernel('', '', 'y')(), ValueError, 'no input'),
                 (lambda: kiln.kernel('', grid=(1, 1, 1, 1))(one), ValueError, 'three are the most'),
+                (lambda: kiln.kernel('', grid=-1)(one), ValueError, 'no numbers of work-items'),
+                (lambda: kiln.kernel('', shape=(1,) * 9)(one), kiln.Error, '9 dimensions'),
+                (lambda: kiln.kernel('', scalars={'n': 'i64'})(one, n=2**53 + 1), ValueError,
+                 'is no i64 that a double holds'),
                 (lambda: kiln.kernel('', name='2x')(one), kiln.Error, 'called 2x'),
                 (lambda: kiln.kernel('y[0] = nowhere;', name='bad')(one).numpy(), kiln.Error,
                  'bad:1')):

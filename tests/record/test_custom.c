@@ -641,6 +641,7 @@ static struct refusal {
     {"empty", "operand x is the empty tensor", KILN_INVALID_HANDLE},
     {"type", "x is f32, and it takes i32; cast it", KILN_TYPE_MISMATCH},
     {"no type", "99 is no data type", KILN_INVALID_ARGUMENT},
+    {"blocks", "q4_0 is a type of blocks", KILN_TYPE_MISMATCH},
     {"rank", "9 dimensions, and 8 are the most", KILN_INVALID_ARGUMENT},
     {"elements", "has too many elements", KILN_TOO_LARGE},
     {"scalar type", "scalar a is u8, and they are f32, i32 or i64", KILN_TYPE_MISMATCH},
@@ -650,6 +651,7 @@ static struct refusal {
      KILN_INVALID_ARGUMENT},
     {"no item", "work-items in dimension 1 are no whole number of work-groups of 2",
      KILN_INVALID_ARGUMENT},
+    {"items", "work-items are too many", KILN_TOO_LARGE},
     {"large group", "and the device has room for", KILN_TOO_LARGE},
 };
 
@@ -687,6 +689,7 @@ static void refuse(const struct refusal *refusal)
     IF("empty") x = (kiln_tensor){0};
     IF("type") own->x.type = KILN_I32;
     IF("no type") own->y.type = (kiln_type)99;
+    IF("blocks") own->y = (kiln_custom_tensor){"y", KILN_Q4_0, 0, 1, {32}};
     IF("rank") own->y.rank = 9;
     IF("elements") own->y.dims[0] = SIZE_MAX;
     IF("scalar type") a.type = KILN_U8;
@@ -695,6 +698,7 @@ static void refuse(const struct refusal *refusal)
     IF("group") own->kernel.global[0] = 10;
     IF("group") own->kernel.local[0] = 4;
     IF("no item") own->kernel.local[1] = 2;
+    IF("items") own->kernel.global[0] = own->kernel.global[2] = (size_t)1 << 33;
     IF("large group") own->kernel.global[0] = own->kernel.local[0] = (size_t)1 << 40;
 #undef IF
     const kiln_status status = kiln_custom(b, kernel, inputs, outputs);
