@@ -59,8 +59,9 @@ void kiln__adjoint_custom(struct kiln__gradient *walk, const struct kiln__node *
     const kiln_status status =
         call->gradient(batch, inputs, outputs, flowed, gradients, call->user);
     if (status && !batch->error.status)
-        kiln__fail(&batch->error, status, "%s: the gradient of kernel %s could not be recorded",
-                   walk->call, kiln__node_name(node));
+        kiln__fail(&batch->error, status < 0 ? status : KILN_INVALID_ARGUMENT,
+                   "%s: the gradient of kernel %s could not be recorded", walk->call,
+                   kiln__node_name(node));
     for (unsigned k = 0; k < call->n_inputs && !batch->error.status; k++)
         if (gradients[k].id && check(walk, node, k, gradients[k]))
             kiln__gradient_give(walk, node->input[k], gradients[k]);
