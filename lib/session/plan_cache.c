@@ -248,13 +248,14 @@ static bool do_without_proved(struct kiln__plan_cache *cache, struct kiln__plan_
     return true;
 }
 
-/* What has become of a batch without them. If it still is not built, they were not the cause. */
-static void settle_proved(struct kiln__plan_cache *cache, kiln_status status,
+/* What has become of a batch without them. If it still is not built, they were not the cause, and
+ * the context is as it `was`. */
+static void settle_proved(struct kiln__plan_cache *cache, kiln_status status, bool was,
                           const struct kiln__error *first)
 {
     if (status == KILN_BUILD_FAILED)
-        atomic_store(&cache->plain, false);
-    else
+        atomic_store(&cache->plain, was);
+    else if (!was)
         KILN__LOG(KILN__LOG_WARN, "this context does without kernels that had proved right: %s",
                   first->text);
 }
@@ -403,11 +404,12 @@ static kiln_status lease_plan(struct kiln__plan_cache *cache, const struct kiln_
                               struct kiln__error *error)
 {
     bool again;
+    const bool was = atomic_load(&cache->plain);
     struct kiln__error first = {0};
     kiln_status status = lease_once(cache, graph, checked, threads, lease, &again, &first);
     if (again) {
         status = lease_once(cache, graph, checked, threads, lease, &again, error);
-        settle_proved(cache, status, &first);
+        settle_proved(cache, status, was, &first);
         return status;
     }
     if (status && error && !error->status)
