@@ -27,10 +27,10 @@ static void size_launch(const struct kiln__device *device, const struct kiln__cu
     launch->dimensions = 1;
     for (unsigned d = 0; d < 3; d++) {
         launch->global[d] = call->global[d];
-        launch->local[d] =
-            call->local[0] ? call->local[d]
-                           : largest_divisor(call->global[d],
-                                             d == 2 && items > ITEMS_DEEP ? ITEMS_DEEP : items);
+        launch->local[d] = call->local[0]
+                               ? call->local[d]
+                               : largest_divisor(call->global[d],
+                                                 d == 2 && items > ITEMS_DEEP ? ITEMS_DEEP : items);
         items /= call->local[0] ? 1 : launch->local[d];
         if (launch->global[d] > 1)
             launch->dimensions = d + 1;
