@@ -75,28 +75,31 @@ static const char *computed(const struct tensor *tensor)
     return kiln__type_row(tensor->type->computed)->device;
 }
 
-/* Narrow types by kernels/narrow.cl; a bool is 0 or 1. */
+/* Narrow types by kernels/narrow.cl; a bool is 0 or 1. Parameters have names that no tensor has. */
 static void write_accessor(struct kiln__text *text, const struct tensor *tensor)
 {
     const char *name = tensor->name;
     const bool is_bool = !strcmp(tensor->type->name, kiln_type_name(KILN_BOOL));
     if (tensor->input && tensor->narrow)
-        kiln__text_add(text, "#define kiln_load_%s(i) kiln_%s_load(%s[i])\n", name,
+        kiln__text_add(text, "#define KILN_LOAD_%s(kiln_i) kiln_%s_load(%s[kiln_i])\n", name,
                        tensor->type->name, name);
     else if (tensor->input && is_bool)
-        kiln__text_add(text, "#define kiln_load_%s(i) ((uchar)(%s[i] != 0))\n", name, name);
+        kiln__text_add(text, "#define KILN_LOAD_%s(kiln_i) ((uchar)(%s[kiln_i] != 0))\n", name,
+                       name);
     else if (tensor->input)
-        kiln__text_add(text, "#define kiln_load_%s(i) (%s[i])\n", name, name);
+        kiln__text_add(text, "#define KILN_LOAD_%s(kiln_i) (%s[kiln_i])\n", name, name);
     else if (tensor->narrow)
         kiln__text_add(text,
-                       "#define kiln_store_%s(i, value) (%s[i] = "
-                       "kiln_%s_store(kiln_%s_round(value)))\n",
+                       "#define KILN_STORE_%s(kiln_i, kiln_x) (%s[kiln_i] = "
+                       "kiln_%s_store(kiln_%s_round(kiln_x)))\n",
                        name, name, tensor->type->name, tensor->type->name);
     else if (is_bool)
-        kiln__text_add(text, "#define kiln_store_%s(i, value) (%s[i] = (uchar)((value) != 0))\n",
-                       name, name);
+        kiln__text_add(
+            text, "#define KILN_STORE_%s(kiln_i, kiln_x) (%s[kiln_i] = (uchar)((kiln_x) != 0))\n",
+            name, name);
     else
-        kiln__text_add(text, "#define kiln_store_%s(i, value) (%s[i] = (value))\n", name, name);
+        kiln__text_add(text, "#define KILN_STORE_%s(kiln_i, kiln_x) (%s[kiln_i] = (kiln_x))\n",
+                       name, name);
 }
 
 static void write_head(struct kiln__custom_writer *writer)
@@ -111,8 +114,8 @@ static void write_head(struct kiln__custom_writer *writer)
     if (kernel->header)
         kiln__text_add(text, "#line 1 \"%s.header\"\n%s\n#line 1 \"kiln\"\n", kernel->name,
                        kernel->header);
-    kiln__text_add(text, "#define LOAD(tensor, i) kiln_load_##tensor(i)\n"
-                         "#define STORE(tensor, i, value) kiln_store_##tensor(i, value)\n");
+    kiln__text_add(text, "#define LOAD(tensor, i) KILN_LOAD_##tensor(i)\n"
+                         "#define STORE(tensor, i, value) KILN_STORE_##tensor(i, value)\n");
     for (unsigned k = 0; k < count_tensors(writer); k++) {
         const struct tensor tensor = tensor_of(writer, k);
         write_accessor(text, &tensor);

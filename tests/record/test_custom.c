@@ -167,6 +167,24 @@ Test(custom, rows)
     check_close();
 }
 
+/* Names that LOAD and STORE go by themselves. */
+Test(custom, names)
+{
+    kiln_custom_tensor in = {.name = "i"};
+    kiln_custom_tensor out = {.name = "value", .type = KILN_I32, .rank = 1, .dims = {3}};
+    kiln_custom_kernel kernel = KILN_CUSTOM_KERNEL_INIT;
+    kernel.name = "load_i";
+    kernel.source = "const int k = get_global_id(0);\nSTORE(value, k, LOAD(i, k) + 1);";
+    kernel.inputs = &in;
+    kernel.input_count = 1;
+    kernel.outputs = &out;
+    kernel.output_count = 1;
+    expect_known(&kernel, KNOWN(1, 2, 3));
+    kiln_batch *b = check_begin();
+    EXPECT_ELEMENTS(b, call(b, &kernel, counted(b, DIMS(3))), 1, 2, 3);
+    check_close();
+}
+
 /* Two dimensions of items, without an input. */
 Test(custom, no_input)
 {
