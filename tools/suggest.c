@@ -71,13 +71,34 @@ static const struct argp_option *find_long(const struct argp_option *options, co
     return NULL;
 }
 
-/* Whether the next argument is the value of a short option: of the last one of "-nd". */
-static bool takes_next(const struct argp_option *options, const char *letters)
+/* Of a command's options, those that it shares with others last. */
+static const struct argp_option *find_shared(const struct argp *argp, const char *word,
+                                             struct kiln__suggestion *suggestion)
 {
-    for (; *letters; letters++)
-        for (const struct argp_option *option = options; option->name; option++)
-            if (option->key == *letters && option->arg)
-                return !letters[1];
+    const struct argp_option *option = find_long(argp->options, word, suggestion);
+    for (const struct argp_child *child = argp->children; child && child->argp && !option; child++)
+        option = find_long(child->argp->options, word, suggestion);
+    return option;
+}
+
+static bool has_value(const struct argp_option *options, char letter)
+{
+    for (; options->name; options++)
+        if (options->key == letter && options->arg)
+            return true;
+    return false;
+}
+
+/* Whether the next argument is the value of a short option: of the last one of "-nd". */
+static bool takes_next(const struct argp *argp, const char *letters)
+{
+    for (; *letters; letters++) {
+        bool found = has_value(argp->options, *letters);
+        for (const struct argp_child *child = argp->children; child && child->argp; child++)
+            found = found || has_value(child->argp->options, *letters);
+        if (found)
+            return !letters[1];
+    }
     return false;
 }
 
@@ -101,7 +122,7 @@ static void check_long(const struct argp *argp, const char *called, const char *
         length = MOST_WORD;
     memcpy(word, argument, length);
     word[length] = 0;
-    const struct argp_option *option = find_long(argp->options, word, &suggestion);
+    const struct argp_option *option = find_shared(argp, word, &suggestion);
     if (!option)
         option = find_long(common, word, &suggestion);
     if (!option)
@@ -116,7 +137,7 @@ void kiln__tool_parse(const struct argp *argp, int argc, char **argv, unsigned f
         if (!strncmp(argv[i], "--", 2))
             check_long(argp, argv[0], argv[i] + 2, &skip);
         else if (*argv[i] == '-')
-            skip = takes_next(argp->options, argv[i] + 1);
+            skip = takes_next(argp, argv[i] + 1);
         else if (flags & ARGP_IN_ORDER)
             break; /* what follows is another program's */
         i += skip;
