@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "util/format.h"
@@ -82,7 +83,7 @@ static uint64_t read_whole(const char *text, uint64_t least, uint64_t most,
     char *end;
     errno = 0;
     const unsigned long long number = strtoull(text, &end, 10);
-    if (end == text || *end || *text == '-' || errno || number < least || number > most)
+    if (end == text || *end || strchr(text, '-') || errno || number < least || number > most)
         argp_error(state, "\"%s\" is no whole number from %llu to %llu", text,
                    (unsigned long long)least, (unsigned long long)most);
     return number;
@@ -108,7 +109,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case TOP_K: session->top_k = (size_t)read_whole(arg, 0, MOST_TOKENS, state); return 0;
     case TOP_P: session->top_p = read_real(arg, 1, state); return 0;
     case MIN_P: session->min_p = read_real(arg, 1, state); return 0;
-    case 's': session->seed = read_whole(arg, 0, UINT64_MAX, state); return 0;
+    case 's': session->seed = read_whole(arg, 0, INT64_MAX, state); return 0;
     case CONTEXT: session->context = (size_t)read_whole(arg, 1, MOST_TOKENS, state); return 0;
     case 't': request->precision = precision_read(arg, state); return 0;
     case 'd': request->device = arg; return 0;

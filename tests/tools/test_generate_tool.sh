@@ -23,6 +23,7 @@ check "three arguments" 2 '"c" is one argument too many' a b c
 check "a temperature that is none" 2 '"warm" is no number' -T warm a b
 check "a share that is none" 2 '"2" is no number from 0 to 1' --top-p 2 a b
 check "a number that is none" 2 '"-1" is no whole number' -n -1 a b
+check "a seed that JSON has not" 2 'is no whole number from 0 to 9223372036854775807' --seed 18446744073709551615 a b
 check "an option that is none" 2 'did you mean' --temprature 1 a b
 if ! "$kiln" info >/dev/null 2>&1; then
     finish
