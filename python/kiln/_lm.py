@@ -48,8 +48,9 @@ class LanguageModel:
         for piece in model.generate('The capital of France is'):
             print(piece, end='', flush=True)
 
-    `weights` "f16" or "bf16" stores matrices so; else they are f32. `info` has what the file says:
-    architecture, name, chat_template, vocabulary, context, layers, width, begin, end.
+    `weights` "f16", "bf16" or "f32" stores matrices so; else they stay as the file has them. `info`
+    has what the file says: architecture, name, chat_template, vocabulary, context, layers, width, begin,
+    end.
 
     Any thread may use it; a session one at a time.
     """
@@ -142,7 +143,12 @@ class Session:
 
     def feed(self, tokens: Sequence[int]) -> None:
         """Add tokens to the text, and run the model on them."""
-        array = np.ascontiguousarray(tokens, np.int32)
+        given = np.asarray(tokens)
+        if given.size and given.dtype.kind not in 'iu':
+            raise TypeError(f'tokens are {given.dtype}, and should be integers')
+        array = np.ascontiguousarray(given, np.int32)
+        if not np.array_equal(array, given):
+            raise ValueError('a token is no number of 32 bits')
         check(self._lib.kiln_lm_feed(self._owned, array.ctypes.data, array.size))
 
     def next(self) -> int:
