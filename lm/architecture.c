@@ -74,13 +74,15 @@ static kiln_status read_numbers(const struct kiln__gguf *gguf, struct kiln__lm_s
 {
     char key[LONGEST];
     double factor = 1;
-    struct kiln__gguf_text scaling = {"none", 4};
+    struct kiln__gguf_text scaling = {"linear", 6}; /* what a factor alone means */
     shape->epsilon = 1e-5;
     shape->base = 10000;
     kiln_status status = kiln__gguf_real(
         gguf, name_key(key, shape, "attention.layer_norm_rms_epsilon"), &shape->epsilon);
     if (!status)
         status = kiln__gguf_real(gguf, name_key(key, shape, "rope.freq_base"), &shape->base);
+    if (!status) /* older files */
+        status = kiln__gguf_real(gguf, name_key(key, shape, "rope.scale_linear"), &factor);
     if (!status)
         status = kiln__gguf_real(gguf, name_key(key, shape, "rope.scaling.factor"), &factor);
     if (!status)

@@ -179,8 +179,9 @@ static size_t choose_size(size_t count, size_t room)
     return i;
 }
 
-/* The model sees the next tokens of the text, as many as one run takes. Those that fill a chunk up
- * leave keys behind the text, which nobody sees before they are written anew. */
+/* The model sees the next tokens of the text, as many as one run takes. Those that fill a chunk up,
+ * the last one again and again, leave keys behind the text, which nobody sees before they are
+ * written anew. A run that failed may have spoilt any key: all are made again. */
 static kiln_status run_step(kiln_lm_session *session, size_t length)
 {
     const size_t left = length - session->seen;
@@ -190,14 +191,16 @@ static kiln_status run_step(kiln_lm_session *session, size_t length)
     kiln_status status = *step ? KILN_OK : kiln__lm_record(session, rows, step);
     if (status)
         return status;
-    memset(session->rows, 0, rows * sizeof *session->rows);
-    memcpy(session->rows, session->text + session->seen, count * sizeof *session->rows);
+    for (size_t i = 0; i < rows; i++)
+        session->rows[i] = session->text[session->seen + (i < count ? i : count - 1)];
     session->position = (int32_t)session->seen;
     session->last = (int32_t)count - 1;
     session->has_logits = false;
     status = kiln_batch_execute(*step);
-    if (status)
+    if (status) {
+        session->seen = 0;
         return kiln_error_set(status, kiln_batch_error(*step));
+    }
     session->seen += count;
     session->has_logits = true;
     return KILN_OK;
@@ -237,10 +240,12 @@ kiln_status kiln_lm_feed(kiln_lm_session *session, const int32_t *tokens, size_t
     memcpy(session->text + session->length, tokens, count * sizeof *tokens);
     const size_t before = session->length;
     kiln_status status = catch_up(session, before + count);
-    if (!status)
+    if (!status) {
         session->length += count;
-    else if (session->seen > before)
+    } else if (session->seen > before) { /* by steps that went well */
         session->seen = before;
+        session->has_logits = false;
+    }
     return status;
 }
 

@@ -41,10 +41,15 @@ static kiln_status read_ends(const struct kiln__gguf *gguf, struct kiln__tokeniz
         return kiln__lm_no_memory("kiln_lm_load");
     for (size_t i = 0; i < vocabulary->count; i++)
         tokenizer->ends[i] = is_known_end(&vocabulary->tokens[i]);
-    for (size_t i = sizeof keys / sizeof *keys; i-- > 0 && !status;) {
-        status = read_number(gguf, keys[i], vocabulary->count, &tokenizer->end);
-        if (!status && tokenizer->end >= 0)
-            tokenizer->ends[tokenizer->end] = true;
+    tokenizer->end = -1;
+    for (size_t i = sizeof keys / sizeof *keys;
+         i-- > 0 && !status;) { /* the first one counts most */
+        int32_t end;
+        status = read_number(gguf, keys[i], vocabulary->count, &end);
+        if (status || end < 0)
+            continue;
+        tokenizer->ends[end] = true;
+        tokenizer->end = end;
     }
     return status;
 }

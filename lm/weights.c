@@ -22,6 +22,7 @@ struct matrix {
 struct room {
     const struct kiln__gguf *gguf;
     kiln_lm *lm;
+    bool *used; /* of each tensor of the file, whether the model has it */
 };
 
 /* ---- tensors ---- */
@@ -63,13 +64,22 @@ static kiln_status check_shape(const struct kiln__gguf *gguf,
                          gguf->path, KILN__GGUF_SAID(tensor->name), words, rows, width);
 }
 
+/* NULL: there is none. */
+static const struct kiln__gguf_tensor *use_tensor(const struct room *room, const char *name)
+{
+    const struct kiln__gguf_tensor *tensor = kiln__gguf_tensor(room->gguf, name);
+    if (tensor)
+        room->used[tensor - room->gguf->tensors] = true;
+    return tensor;
+}
+
 static kiln_status find_tensors(const struct room *room, const struct matrix *matrix, size_t layer,
                                 const struct kiln__gguf_tensor **tensors)
 {
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < matrix->parts && !status; i++) {
         char name[LONGEST];
-        tensors[i] = kiln__gguf_tensor(room->gguf, name_tensor(name, matrix->names[i], layer));
+        tensors[i] = use_tensor(room, name_tensor(name, matrix->names[i], layer));
         status = tensors[i]
                      ? check_shape(room->gguf, tensors[i], matrix, i)
                      : kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: %s has no tensor \"%s\"",
@@ -185,7 +195,7 @@ static kiln_status read_layer(struct room *room, size_t number)
 /* Llama 3.1's, which slow some of the angles down. */
 static kiln_status read_factors(struct room *room)
 {
-    const struct kiln__gguf_tensor *tensor = kiln__gguf_tensor(room->gguf, "rope_freqs.weight");
+    const struct kiln__gguf_tensor *tensor = use_tensor(room, "rope_freqs.weight");
     const size_t count = room->lm->shape.turned / 2;
     if (!tensor)
         return KILN_OK;
@@ -204,6 +214,20 @@ static kiln_status read_factors(struct room *room)
                 "kiln_lm_load: %s: a factor in \"rope_freqs.weight\" is not above 0",
                 room->gguf->path);
     }
+    return KILN_OK;
+}
+
+/* Without a tensor that kiln does not know, as a bias, it were another model. */
+static kiln_status refuse_others(const struct room *room)
+{
+    const struct kiln__gguf *gguf = room->gguf;
+    for (size_t i = 0; i < gguf->n_tensors; i++)
+        if (!room->used[i])
+            return kiln__lm_fail(
+                KILN_UNSUPPORTED,
+                "kiln_lm_load: %s: kiln knows no tensor \"%.*s\" (%s, layers: %zu)", gguf->path,
+                KILN__GGUF_SAID(gguf->tensors[i].name), room->lm->shape.architecture->name,
+                room->lm->shape.layers);
     return KILN_OK;
 }
 
@@ -226,12 +250,14 @@ static kiln_status read_all(struct room *room)
     }
     for (size_t i = 0; i < shape->layers && !status; i++)
         status = read_layer(room, i);
-    return status ? status : read_factors(room);
+    if (!status)
+        status = read_factors(room);
+    return status ? status : refuse_others(room);
 }
 
 kiln_status kiln__lm_weights_read(const struct kiln__gguf *gguf, kiln_lm *lm)
 {
-    struct room room = {gguf, lm};
+    struct room room = {gguf, lm, calloc(gguf->n_tensors + 1, sizeof *room.used)};
     if (lm->shape.layers <= gguf->n_tensors) /* else the file says more than it has */
         lm->weights.layers = calloc(lm->shape.layers, sizeof *lm->weights.layers);
     kiln_status status;
@@ -239,10 +265,11 @@ kiln_status kiln__lm_weights_read(const struct kiln__gguf *gguf, kiln_lm *lm)
         status =
             kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: %s has %zu tensors for %zu layers",
                           gguf->path, gguf->n_tensors, lm->shape.layers);
-    else if (!lm->weights.layers)
+    else if (!lm->weights.layers || !room.used)
         status = kiln__lm_no_memory("kiln_lm_load");
     else
         status = read_all(&room);
+    free(room.used);
     return status;
 }
 

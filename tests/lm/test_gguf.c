@@ -111,6 +111,55 @@ Test(gguf, refused)
     free(bytes);
 }
 
+/* An answer's end under another key, where there is no eos_token_id. */
+Test(gguf, another_end)
+{
+    size_t count;
+    uint8_t *bytes = tiny_bytes(&count);
+    bytes[place_of(bytes, count, "eos_token_id", 12) + 2] = 't';
+    struct kiln__gguf gguf;
+    struct kiln__tokenizer tokenizer = {0};
+    expect_ok(kiln__gguf_read("a file", bytes, count, &gguf));
+    expect_ok(kiln__tokenizer_read(&gguf, &tokenizer));
+    cr_expect(tokenizer.end == 2 && tokenizer.ends[2]);
+    kiln__tokenizer_free(&tokenizer);
+    kiln__gguf_free(&gguf);
+    free(bytes);
+}
+
+/* A factor of positions, with one key more before the others, and room for the data to move. */
+static double scale_with(const char *name, float factor)
+{
+    enum { HEAD = 24, ALIGNMENT = 32, F32 = 6 };
+    size_t count;
+    uint8_t *bytes = tiny_bytes(&count);
+    const size_t length = strlen(name), more = 8 + length + 4 + 4;
+    uint8_t *longer = calloc(count + more + ALIGNMENT, 1), *at = longer + HEAD;
+    memcpy(longer, bytes, HEAD);
+    memcpy(at + more, bytes + HEAD, count - HEAD);
+    longer[16]++; /* keys */
+    put(at, length, 8);
+    memcpy(at + 8, name, length);
+    put(at + 8 + length, F32, 4);
+    memcpy(at + 12 + length, &factor, sizeof factor);
+    struct kiln__gguf gguf;
+    struct kiln__lm_shape shape = {0};
+    expect_ok(kiln__gguf_read("a file", longer, count + more + ALIGNMENT, &gguf));
+    expect_ok(kiln__lm_shape_read(&gguf, 400, &shape));
+    kiln__gguf_free(&gguf);
+    free(longer);
+    free(bytes);
+    return shape.scale;
+}
+
+/* Without a type a factor is a linear one, as it was before there were types. */
+Test(gguf, factor_alone)
+{
+    cr_expect_eq(scale_with("llama.rope.scaling.factor", 4), 0.25);
+    cr_expect_eq(scale_with("llama.rope.scale_linear", 4), 0.25);
+    cr_expect_eq(scale_with("llama.nothing", 4), 1.0);
+}
+
 /* Whatever is damaged, reading ends with an answer, and what it hands out lies within the file. */
 Test(gguf, mutations)
 {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../support/context.h"
 #include "tiny.h"
@@ -293,6 +294,18 @@ Test(session, options)
 
 /* ---- files ---- */
 
+static kiln_status load_bytes(const uint8_t *bytes, size_t count, kiln_lm **loaded)
+{
+    char path[4096];
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/spoilt.%ld.gguf", folder ? folder : "/tmp", (long)getpid());
+    FILE *file = fopen(path, "wb");
+    cr_assert(file && fwrite(bytes, 1, count, file) == count && !fclose(file));
+    const kiln_status status = kiln_lm_load(context, path, NULL, loaded);
+    remove(path);
+    return status;
+}
+
 /* The model with a byte behind a text changed. */
 static void expect_refused_model(const char *text, size_t behind, char value, kiln_status status,
                                  const char *part)
@@ -300,15 +313,33 @@ static void expect_refused_model(const char *text, size_t behind, char value, ki
     size_t count;
     uint8_t *bytes = tiny_bytes(&count);
     bytes[place_of(bytes, count, text, strlen(text)) + strlen(text) + behind] = (uint8_t)value;
-    char path[4096];
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/spoilt.gguf", folder ? folder : "/tmp");
-    FILE *file = fopen(path, "wb");
-    cr_assert(file && fwrite(bytes, 1, count, file) == count && !fclose(file));
     kiln_lm *spoilt;
-    expect_error_part(kiln_lm_load(context, path, NULL, &spoilt), status, part);
+    expect_error_part(load_bytes(bytes, count, &spoilt), status, part);
     cr_expect_not(spoilt);
-    remove(path);
+    free(bytes);
+}
+
+/* What fills a chunk up is nothing that the text has not: token 0 is NaN here. */
+Test(session, filled_up)
+{
+    size_t count;
+    uint8_t *bytes = tiny_bytes(&count);
+    struct kiln__gguf gguf;
+    expect_ok(kiln__gguf_read("a file", bytes, count, &gguf));
+    bytes[kiln__gguf_tensor(&gguf, "token_embd.weight")->blocks - bytes + 1] = 0x7e; /* a scale */
+    kiln__gguf_free(&gguf);
+    kiln_lm *spoilt;
+    kiln_lm_session *session;
+    float logits[WORDS];
+    expect_ok(load_bytes(bytes, count, &spoilt));
+    expect_ok(kiln_lm_session_create(spoilt, NULL, &session));
+    kiln_lm_release(spoilt);
+    expect_ok(kiln_lm_feed(session, prompt, PROMPT_COUNT));
+    expect_ok(kiln_lm_logits(session, logits, WORDS));
+    cr_expect(isnan(logits[0]));
+    for (size_t i = 1; i < WORDS; i++)
+        cr_assert_lt(fabs((double)logits[i] - logits_known[i]), 2e-4);
+    kiln_lm_session_release(session);
     free(bytes);
 }
 
@@ -329,6 +360,8 @@ Test(session, refused)
                          "the architecture is \"Xlama\"; kiln knows llama");
     expect_refused_model("llama.block_count", 4, 3, KILN_INVALID_ARGUMENT,
                          "has no tensor \"blk.2.attn_norm.weight\"");
+    expect_refused_model("llama.block_count", 4, 1, KILN_UNSUPPORTED,
+                         "kiln knows no tensor \"blk.1.attn_k.weight\" (llama, layers: 1)");
     expect_refused_model("llama.block_count", 6, 3, KILN_INVALID_ARGUMENT, "tensors for");
     expect_refused_model("llama.attention.head_count_kv", 4, 3, KILN_UNSUPPORTED,
                          "4 heads of 16 with 3 of keys");
