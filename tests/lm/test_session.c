@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "../support/context.h"
+#include "../support/layer.h"
 #include "tiny.h"
 #include <kiln/lm.h>
 
@@ -290,6 +291,42 @@ Test(session, options)
     newer.known.size = 3;
     expect_error_part(kiln_lm_session_create(lm, &newer.known, &session), KILN_INVALID_ARGUMENT,
                       "start from KILN_LM_SESSION_OPTIONS_INIT");
+}
+
+/* Whichever call fails, the text is what it was, and goes on as if nothing had been. */
+static void expect_survival(enum kiln_layer_where where)
+{
+    enum { MOST_CALLS = 400 };
+    kiln_lm_session *session = open_session(NULL);
+    unsigned long n = 1, failed = 0;
+    expect_ok(kiln_lm_feed(session, prompt, PROMPT_COUNT));
+    for (bool hit = true; hit && n < MOST_CALLS; n++) {
+        int32_t token = -1;
+        layer_fail(n, NULL, -5, KILN_LAYER_ONCE, where);
+        kiln_status status = kiln_lm_feed(session, answer, 3);
+        if (!status)
+            status = kiln_lm_next(session, &token);
+        hit = layer_failures() > 0;
+        layer_reset();
+        failed += status != 0;
+        const size_t length = kiln_lm_session_length(session);
+        cr_assert(length == PROMPT_COUNT + (status ? length > PROMPT_COUNT ? 3u : 0u : 4u));
+        if (length == PROMPT_COUNT)
+            expect_logits(session, 2e-4);
+        expect_answer(session, length - PROMPT_COUNT);
+        expect_ok(kiln_lm_session_truncate(session, PROMPT_COUNT));
+    }
+    cr_expect(n < MOST_CALLS && failed, "%lu calls, %lu errors", n, failed);
+    kiln_lm_session_release(session);
+}
+
+Test(session, failures)
+{
+    if (!layer_available())
+        cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
+    expect_survival(KILN_LAYER_CALL);
+    expect_survival(KILN_LAYER_AFTER);
+    expect_survival(KILN_LAYER_EVENT);
 }
 
 /* ---- files ---- */
