@@ -76,12 +76,19 @@ static void launch_few(struct kiln__plan *plan, const struct kiln__attention_wor
         launch_join(plan, attention, beside.scratch, count);
 }
 
+/* Where bits must not depend on how many rows a batch has, queries may be these rows, two or more:
+ * then many of them and few have one kernel. */
+static bool has_few_rows(const struct kiln__plan *plan, const struct kiln__attention_work *attention)
+{
+    return attention->size.m <= (plan->fusion.graph.batch_invariant ? 1 : FEW_ROWS);
+}
+
 static bool few_fit(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__attention_work *attention = work;
     const struct kiln__attention_size *size = &attention->size;
     const size_t vector = kiln__attention_vector(plan, attention);
-    return size->m <= FEW_ROWS && size->n > 0 && size->d > 0 && size->d % vector == 0 &&
+    return has_few_rows(plan, attention) && size->n > 0 && size->d > 0 && size->d % vector == 0 &&
            size->e % vector == 0 && size->d <= MOST_COLUMNS && size->e <= MOST_COLUMNS &&
            attention->operands.input[KILN__KEY].column == 1 &&
            attention->operands.input[KILN__VALUE].column == 1;
@@ -116,7 +123,7 @@ static bool few_groups_fit(const struct kiln__plan *plan, const void *work)
     const struct kiln__attention_work *attention = work;
     const struct kiln__attention_tile shape = few_shape(attention);
     const kiln_device_info *device = &kiln__plan_device(plan, attention->group)->info;
-    return attention->size.m <= FEW_ROWS && !kiln__attention_has_scales(attention) &&
+    return has_few_rows(plan, attention) && !kiln__attention_has_scales(attention) &&
            attention->size.d <= shape.columns && attention->size.e <= shape.columns &&
            kiln__attention_tile_bytes(&shape) <= device->local_memory &&
            kiln__attention_tile_items(&shape) <= device->max_work_group;

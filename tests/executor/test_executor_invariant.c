@@ -55,6 +55,13 @@ static kiln_tensor attend(kiln_batch *b, kiln_buffer *w, size_t rows, kiln_tenso
     return kiln_matmul(b, means, TAKE(128, 128));
 }
 
+/* Queries that look at one memory: rows of an attention's matrix are the batch's. */
+static kiln_tensor look_up(kiln_batch *b, kiln_buffer *w, size_t rows, kiln_tensor in)
+{
+    (void)rows;
+    return kiln_attention(b, in, TAKE(200, 32), TAKE(200, 64), (kiln_tensor){0}, NULL);
+}
+
 /* Windows with weights, the largest of four, a product. */
 static kiln_tensor convolve(kiln_batch *b, kiln_buffer *w, size_t rows, kiln_tensor in)
 {
@@ -140,6 +147,11 @@ Test(executor_alike, rows_of_the_digits_network)
 Test(executor_alike, rows_of_attention)
 {
     expect_alike(&(const struct network){{KILN_F32, 2, {4, 128}, 0, 0}, 128, attend});
+}
+
+Test(executor_alike, rows_that_are_queries)
+{
+    expect_alike(&(const struct network){{KILN_F32, 1, {32}, 0, 0}, 64, look_up});
 }
 
 Test(executor_alike, rows_of_a_convolution)
