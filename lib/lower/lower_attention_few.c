@@ -78,7 +78,8 @@ static void launch_few(struct kiln__plan *plan, const struct kiln__attention_wor
 
 /* Where bits must not depend on how many rows a batch has, queries may be these rows, two or more:
  * then many of them and few have one kernel. */
-static bool has_few_rows(const struct kiln__plan *plan, const struct kiln__attention_work *attention)
+static bool has_few_rows(const struct kiln__plan *plan,
+                         const struct kiln__attention_work *attention)
 {
     return attention->size.m <= (plan->fusion.graph.batch_invariant ? 1 : FEW_ROWS);
 }

@@ -111,6 +111,14 @@ static bool extend(kiln_batch *batch, const char *call, const struct kiln__shape
                    size_t rows, size_t columns, struct kiln__shape *shape)
 {
     size_t dims[KILN_MAX_RANK];
+    if (leading->rank + 2 > KILN_MAX_RANK) { /* of lengths: others have two more themselves */
+        kiln__fail(
+            &batch->error, KILN_INVALID_ARGUMENT,
+            "%s: leading dimensions %s and two of a matrix make %u dimensions, and 8 are the "
+            "most",
+            call, kiln__shape_text(leading).text, leading->rank + 2);
+        return false;
+    }
     for (uint32_t d = 0; d < leading->rank; d++)
         dims[d] = leading->dims[d];
     dims[leading->rank] = rows;
