@@ -747,9 +747,10 @@ def median(x: _tensor.Array, axis: Optional[int] = None, keepdims: bool = False)
         raise ValueError('kiln.median: there is nothing along the axis')
     ordered, _ = topk(flat, n // 2 + 1, along, smallest=True)
     lower, upper = ([slice(None)] * along + [slice(at, at + 1)] for at in ((n - 1) // 2, n // 2))
-    if not x.dtype.is_floating:
-        ordered = astype(ordered, 'f32')
-    middle = 0.5 * ordered[tuple(lower)] + 0.5 * ordered[tuple(upper)]
+    ordered = astype(ordered, 'f32')
+    middle = ordered[tuple(upper)]
+    if n % 2 == 0:
+        middle = 0.5 * ordered[tuple(lower)] + 0.5 * middle
     if x.dtype.is_floating:
         middle = _o.where((flat != flat).any(along, True), math.nan, middle)
     shape = [1] * x.ndim if axis is None else list(middle.shape)
