@@ -22,9 +22,9 @@ extern "C" {
  *  was submitted before. Parameters and what kiln_optimizer_state() gives are all that training has
  *  to remember. A file that buffers were loaded from may be written: what they hold stays.
  *  Threads: any; no batch may write the buffers meanwhile.
- *  Errors: INVALID_ARGUMENT (NULL, a name twice, one that is no UTF-8 or "__metadata__"), TOO_LARGE
- *  (a header of more than 100,000,000 bytes), IO_ERROR, OUT_OF_HOST_MEMORY, and as
- *  kiln_buffer_read(); what the path named before is then as it was. */
+ *  Errors: INVALID_ARGUMENT (NULL, a name twice, one that is no UTF-8 or "__metadata__"),
+ *  UNSUPPORTED (a type of blocks), TOO_LARGE (a header of more than 100,000,000 bytes), IO_ERROR,
+ *  OUT_OF_HOST_MEMORY, and as kiln_buffer_read(); what the path named before is then as it was. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_save(const char *path, size_t n, const char *const *names,
                                                kiln_buffer *const *buffers);
 
@@ -90,8 +90,9 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_npy_read(const char *path, kiln_array 
 
 /** Write an array as numpy.load() reads it. bf16, which numpy has not, is written as float32 of the
  *  same values; all other types are numpy's of the same size.
- *  Threads: any. Errors: INVALID_ARGUMENT, TOO_LARGE (more elements than can be counted), IO_ERROR,
- *  OUT_OF_HOST_MEMORY; what the path named before is then as it was. */
+ *  Threads: any. Errors: INVALID_ARGUMENT, UNSUPPORTED (a type of blocks), TOO_LARGE (more
+ *  elements than can be counted), IO_ERROR, OUT_OF_HOST_MEMORY; what the path named before is then as
+ *  it was. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_npy_write(const char *path, const kiln_array *array);
 
 #ifdef __cplusplus

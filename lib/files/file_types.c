@@ -52,8 +52,8 @@ const struct kiln__stored *kiln__stored_kind(char kind, size_t bytes)
 
 const struct kiln__stored *kiln__stored_as(kiln_type type)
 {
-    const struct kiln__stored *row = rows;
-    while (row->type != type)
-        row++;
-    return row;
+    for (size_t i = 0; i < ROWS; i++)
+        if (rows[i].type == type)
+            return &rows[i];
+    return NULL;
 }

@@ -21,7 +21,7 @@ struct kiln__stored {
 const struct kiln__stored *kiln__stored_named(const char *word);
 const struct kiln__stored *kiln__stored_kind(char kind, size_t bytes);
 
-/* The row that has a type of kiln's as it is. */
+/* The row that has a type of kiln's as it is; NULL: of blocks there is none. */
 const struct kiln__stored *kiln__stored_as(kiln_type type);
 
 #endif

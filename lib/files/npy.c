@@ -242,6 +242,9 @@ kiln_status kiln_npy_write(const char *path, const kiln_array *array)
     if (!kiln__type_row(array->type))
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_npy_write: %d is no data type",
                           (int)array->type);
+    if (!kiln__stored_as(array->type))
+        return kiln__fail(NULL, KILN_UNSUPPORTED, "kiln_npy_write: numpy has no %s",
+                          kiln_type_name(array->type));
     if (array->rank > KILN_MAX_RANK)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                           "kiln_npy_write: %zu dimensions, and %d are the most", array->rank,

@@ -160,6 +160,12 @@ kiln_status kiln_save(const char *path, size_t n, const char *const *names,
         if (!names[i] || !buffers[i])
             return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_save: %s[%zu] is NULL",
                               names[i] ? "buffers" : "names", i);
+    for (size_t i = 0; i < n; i++)
+        if (!kiln__stored_as(buffers[i]->type))
+            return kiln__fail(NULL, KILN_UNSUPPORTED,
+                              "kiln_save: tensor %s is %s, which safetensors has no word for",
+                              kiln__safetensors_name(names[i]).text,
+                              kiln_type_name(buffers[i]->type));
     if (!kiln__file_replaceable(path))
         return kiln__fail(NULL, KILN_IO_ERROR,
                           "kiln_save: %s is not written: it is no regular file", path);

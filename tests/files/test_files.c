@@ -283,6 +283,9 @@ Test(files, that_cannot_be_written)
                  "kiln_npy_write: /dev/null is not written: it is no regular file");
     expect_error_part(kiln_npy_write("/dev/null/x", &array), KILN_IO_ERROR,
                       "kiln_npy_write: /dev/null/x could not be written: ");
+    unsigned char block[34] = {0};
+    expect_error(kiln_npy_write(path, &(kiln_array){KILN_Q8_0, 1, {32}, block}), KILN_UNSUPPORTED,
+                 "kiln_npy_write: numpy has no q8_0");
     array.rank = 9;
     expect_error(kiln_npy_write(path, &array), KILN_INVALID_ARGUMENT,
                  "kiln_npy_write: 9 dimensions, and 8 are the most");

@@ -309,6 +309,12 @@ Test(saved, what_cannot_be_saved_leaves_the_file_as_it_was)
                  "kiln_save: /dev/null is not written: it is no regular file");
     expect_error_part(kiln_save("/dev/null/x", 1, &name, buffers), KILN_IO_ERROR,
                       "kiln_save: /dev/null/x could not be written: ");
+    kiln_buffer *blocks;
+    expect_ok(kiln_buffer_create(context, KILN_Q8_0, 1, (size_t[]){32}, &blocks));
+    expect_error(
+        kiln_save(path, 2, (const char *[]){"a", "b"}, (kiln_buffer *[]){buffers[0], blocks}),
+        KILN_UNSUPPORTED, "kiln_save: tensor \"b\" is q8_0, which safetensors has no word for");
+    kiln_buffer_release(blocks);
     expect_ok(kiln_buffer_map(buffers[1], &data));
     expect_error_part(kiln_save(path, 2, (const char *[]){"a", "b"}, buffers),
                       KILN_INVALID_ARGUMENT,
