@@ -267,7 +267,6 @@ static const char *check_generated(const struct verifier *verifier, const char *
         (letter == 'c' && k >= group->scalars.count))
         return "of nothing that the group has";
     const struct kiln__access *from = access ? &group->accesses.items[k] : NULL;
-    const struct kiln__slot *slots = verifier->plan->slots.items;
     switch (letter) {
     case 'x': return argument->slot == accessed_slot(verifier, k) ? NULL : "other memory";
     case 'y': return argument->slot == stored_slot(verifier, k) ? NULL : "other memory";
@@ -276,13 +275,12 @@ static const char *check_generated(const struct verifier *verifier, const char *
             return expect(argument, from->offset);
         if (argument->item == 0 || argument->slot != accessed_slot(verifier, k))
             return "the offset of other memory";
-        return expect(argument,
-                      from->offset + (int64_t)(slots[argument->slot].offset / argument->item));
+        return expect(argument, from->offset + kiln__plan_first_element(verifier->plan, argument));
     case 'q':
         if (argument->item == 0 || argument->slot != stored_slot(verifier, k))
             return "the offset of other memory";
         return expect(argument, group->stores.items[k].offset +
-                                    (int64_t)(slots[argument->slot].offset / argument->item));
+                                    kiln__plan_first_element(verifier->plan, argument));
     case 's':
         if (operand)
             kiln__operand_strides(group, k, by);

@@ -183,8 +183,7 @@ static void settle_offsets(struct kiln__plan *plan)
             if (argument->kind != KILN__ARGUMENT_OFFSET)
                 continue;
             argument->kind = KILN__ARGUMENT_INDEX;
-            argument->integer +=
-                (int64_t)(plan->slots.items[argument->slot].offset / argument->item);
+            argument->integer += kiln__plan_first_element(plan, argument);
             if (argument->integer > INT32_MAX / 2)
                 launch->variant.wide = true;
         }

@@ -14,6 +14,19 @@ void kiln__plan_add(struct kiln__plan *plan, struct kiln__plan_step step)
         *place = step;
 }
 
+size_t kiln__plan_block(const struct kiln__plan *plan, const struct kiln__argument *argument)
+{
+    const uint32_t node = plan->slots.items[argument->slot].node;
+    return node == KILN__SCRATCH ? 1 : kiln_type_block(plan->fusion.graph.nodes.items[node].type);
+}
+
+int64_t kiln__plan_first_element(const struct kiln__plan *plan,
+                                 const struct kiln__argument *argument)
+{
+    const size_t blocks = plan->slots.items[argument->slot].offset / argument->item;
+    return (int64_t)(blocks * kiln__plan_block(plan, argument));
+}
+
 uint32_t kiln__plan_add_slot(struct kiln__plan *plan, struct kiln__slot slot)
 {
     struct kiln__slot *place = kiln__vector_push(&plan->slots);

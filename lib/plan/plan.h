@@ -196,6 +196,12 @@ bool kiln__plan_next_named(const struct kiln__plan *plan, const struct kiln__pla
 const struct kiln__custom *kiln__launch_custom(const struct kiln__plan *plan,
                                                const struct kiln__launch *launch);
 
+/* Elements of a block of what an offset's argument counts in its slot; 1: they lie apart. And the
+ * index of the slot's first element, counted from the beginning of its cl_mem. */
+size_t kiln__plan_block(const struct kiln__plan *plan, const struct kiln__argument *argument);
+int64_t kiln__plan_first_element(const struct kiln__plan *plan,
+                                 const struct kiln__argument *argument);
+
 /* Append a slot; KILN__NO_SLOT without memory. */
 uint32_t kiln__plan_add_slot(struct kiln__plan *plan, struct kiln__slot slot);
 

@@ -120,7 +120,8 @@ static const char *check_argument(const struct kiln__plan_verifier *verifier,
     const struct kiln__slot *slot = &plan->slots.items[argument->slot];
     if (!slot->bytes) /* of nothing nothing is read */
         return NULL;
-    int64_t at = argument->integer * argument->item - (int64_t)slot->offset;
+    const int64_t block = (int64_t)kiln__plan_block(plan, argument);
+    int64_t at = argument->integer / block * argument->item - (int64_t)slot->offset;
     return at < 0 || at > (int64_t)slot->bytes ? "an offset that is outside of its slot" : NULL;
 }
 

@@ -384,6 +384,30 @@ Test(blocks, operations)
 }
 
 /* Bytes that go in come out, through an upload, a buffer and a batch. */
+/* Where uploads lie in the arena, one behind the other. */
+Test(blocks, memory_of_the_device)
+{
+    setenv("KILN_HOST_MEMORY", "separate", 1);
+    check_cheaply();
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        kiln_batch *batch = check_begin();
+        kiln_tensor a = blocks_of(batch, types[i], DIMS(3, 256));
+        kiln_tensor b = blocks_of(batch, types[i], DIMS(5, 512));
+        kiln_tensor c = blocks_of(batch, types[i], DIMS(3, 256));
+        kiln_tensor x = check_plain(batch, DIMS(2, 256));
+        check_read(batch, kiln_add(batch, a, c));
+        check_read(batch, kiln_neg(batch, b));
+        check_read(batch, kiln_matmul_transposed(batch, x, 0, c, 1));
+        check_read(batch,
+                   kiln_matmul_transposed(
+                       batch, x, 0,
+                       kiln_slice(batch, b, (int64_t[]){1, 256}, (int64_t[]){5, 512}, NULL), 1));
+        check_run(batch);
+        check_end(batch);
+    }
+    check_close();
+}
+
 Test(blocks, bytes)
 {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
