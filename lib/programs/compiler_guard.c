@@ -16,8 +16,8 @@
 #include "util/vector.h"
 
 #define LONGEST_STILL_NS (1000 * KILN__MS)    /* while nothing is compiled and nothing changes */
-#define MOST_COMPILE_NS (10000 * KILN__MS)    /* of work for one kernel, */
-#define LONGEST_COMPILE_NS (60000 * KILN__MS) /* and of time, on a machine that has none */
+#define MOST_COMPILE_NS (10000 * KILN__MS)    /* of work for one kernel, and of time; */
+#define LONGEST_COMPILE_NS (60000 * KILN__MS) /* of time, on a machine that has none */
 #define LONGEST_DOUBT_NS (200 * KILN__MS)     /* until a main thread that ends alone has gone */
 
 /* A command whose kernel the driver may have to compile. */
@@ -109,13 +109,15 @@ struct change {
 };
 
 /* A launch that waits for a command that takes long, or never ends, is not compiled yet. What
- * compiles may have to wait for a processor: its work counts, or another's in its process. */
+ * compiles may have to wait for a processor: its work counts. Other threads of the process may work
+ * meanwhile, on many processors, so that the time counts as well. */
 static bool is_stuck(const struct work *work, const struct change *last)
 {
     const int64_t still = kiln__now() - last->now;
     if (!work->compiles)
         return still > LONGEST_STILL_NS;
-    return still > LONGEST_COMPILE_NS || kiln__worked() - last->worked > MOST_COMPILE_NS;
+    return still > LONGEST_COMPILE_NS ||
+           (still > MOST_COMPILE_NS && kiln__worked() - last->worked > MOST_COMPILE_NS);
 }
 
 static void await_compiler(void)
