@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks come together, and part. */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,10 +135,16 @@ kiln_status kiln_mpi_create(MPI_Comm comm, const kiln_mpi_options *options, kiln
     pthread_mutex_init(&mpi->lock, NULL);
     pthread_cond_init(&mpi->changed, NULL);
     status = copy_communicator(mpi, comm);
+    if (status && own.aborts) {
+        fprintf(stderr, "%s\n", kiln_last_error());
+        MPI_Abort(comm, 1);
+    }
     if (status == KILN_TIMED_OUT)
         return status;
     if (!status)
         status = start_thread(mpi);
+    if (!status) /* pieces end where those of the other ranks do */
+        status = kiln__mpi_compare(mpi, call, "bytes in a bucket", own.bucket_bytes);
     mpi->reducer = kiln__mpi_make_reducer(mpi);
     if (status)
         kiln_mpi_release(mpi);

@@ -43,10 +43,11 @@ typedef struct kiln_mpi kiln_mpi;
 /** How ranks work together. Start from KILN_MPI_OPTIONS_INIT; zero in a field is its default. */
 typedef struct kiln_mpi_options {
     size_t size;         /**< sizeof(kiln_mpi_options), set by the initialiser */
-    size_t bucket_bytes; /**< of gradients that travel at once, 4 to 2^30; 0: 4 MiB */
+    size_t bucket_bytes; /**< of gradients that travel at once, 4 to 2^30, the same in all ranks;
+                              0: 4 MiB */
     unsigned timeout_s;  /**< seconds that a rank waits for the others in one exchange; 0: 600 */
-    int aborts;          /**< nonzero: a rank that has waited so long, or whose MPI fails, writes the
-                              sentence to stderr and calls MPI_Abort() */
+    int aborts; /**< nonzero: a rank that has waited so long, or whose MPI fails, writes the
+                     sentence to stderr and calls MPI_Abort() */
 } kiln_mpi_options;
 
 /** Options with every default. */
@@ -63,8 +64,8 @@ KILN_API void kiln_mpi_options_init(kiln_mpi_options *options, size_t size);
 /** Let the ranks of a communicator work together; all of them call it. `options` may be NULL.
  *  Owner: the caller, until kiln_mpi_release(); it works on a copy of the communicator.
  *  Threads: one at a time. Errors: INVALID_ARGUMENT, WRONG_STATE (MPI is not initialised, ended, or
- *  has less than MPI_THREAD_SERIALIZED), TIMED_OUT, IO_ERROR (MPI fails, in its own words),
- *  OUT_OF_HOST_MEMORY; *mpi is NULL. */
+ *  has less than MPI_THREAD_SERIALIZED), SHAPE_MISMATCH (other buckets in another rank), TIMED_OUT,
+ *  IO_ERROR (MPI fails, in its own words), OUT_OF_HOST_MEMORY; *mpi is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_mpi_create(MPI_Comm comm, const kiln_mpi_options *options,
                                                      kiln_mpi **mpi);
 

@@ -142,6 +142,8 @@ class Parallel:
         with self._lock:
             if self._owned.pointer is None:
                 raise Error('WRONG_STATE', 'the training is closed')
+            if self._ranks is not None:
+                self._ranks._reducer()  # there still, or an error
             for part in self._parts:
                 part.note_step()
             check(lib.kiln_parallel_step(self._owned))

@@ -123,6 +123,10 @@ static void arguments(void)
                  "kiln_mpi_broadcast: mpi is NULL");
     expect(!kiln_mpi_reducer(NULL), "a reducer of nothing");
     kiln_mpi_release(NULL);
+    options.bucket_bytes = rank ? 64 : 68;
+    if (ranks > 1)
+        expect_error(kiln_mpi_create(MPI_COMM_WORLD, &options, &mpi), KILN_SHAPE_MISMATCH,
+                     "bytes in a bucket in rank");
     /* Each rank by itself, in a communicator of its own. */
     MPI_Comm_split(MPI_COMM_WORLD, rank, 0, &halves);
     longer.more = 0;
@@ -200,6 +204,14 @@ static void comes_not(void)
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
+static void comes_not_and_aborts(void)
+{
+    const kiln_mpi_options options = hasty(1);
+    if (rank == ranks - 1)
+        sleep_long();
+    expect(kiln_mpi_create(MPI_COMM_WORLD, &options, &mpi), "all came");
+}
+
 static void one_thread(void)
 {
     expect_error(kiln_mpi_create(MPI_COMM_WORLD, NULL, &mpi), KILN_WRONG_STATE,
@@ -209,10 +221,16 @@ static void one_thread(void)
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = {
-    {"losses", losses},       {"step-fails", step_fails}, {"making-fails", making_fails},
-    {"arguments", arguments}, {"silent", is_silent},      {"silent-aborts", is_silent_and_aborts},
-    {"dies", dies},           {"comes-not", comes_not},   {"one-thread", one_thread}};
+} cases[] = {{"losses", losses},
+             {"step-fails", step_fails},
+             {"making-fails", making_fails},
+             {"arguments", arguments},
+             {"silent", is_silent},
+             {"silent-aborts", is_silent_and_aborts},
+             {"dies", dies},
+             {"comes-not", comes_not},
+             {"comes-not-aborts", comes_not_and_aborts},
+             {"one-thread", one_thread}};
 
 static void run(const char *name)
 {

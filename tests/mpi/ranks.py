@@ -57,15 +57,18 @@ with kiln.Ranks(comm, bucket_bytes=8) as ranks:
         assert comm.rank == comm.size - 1
     except kiln.Error as error:
         assert f'rank {comm.size - 1} of {comm.size} has failed' in str(error), error
+    late = kiln.Parallel(lambda i: kiln.value_and_grad(lambda p: kiln.mean(p))(w),
+                         lambda i, gradients: optimizer.step(gradients), [context], ranks=ranks)
     try:
         kiln.Ranks(1)
         raise SystemExit('1 is a communicator')
     except TypeError:
         pass
-try:
-    ranks.broadcast(w)
-    raise SystemExit('ranks that have parted go on')
-except kiln.Error:
-    pass
+for call in lambda: ranks.broadcast(w), late.step:
+    try:
+        call()
+        raise SystemExit('ranks that have parted go on')
+    except kiln.Error:
+        pass
 if comm.rank == 0:
     print('python: well')

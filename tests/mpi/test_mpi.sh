@@ -48,6 +48,8 @@ check 'the library ends all ranks where it is asked to' 0 \
     '^kiln_mpi: rank 0 of 2 has waited 1 s' fails 2 "$ranks" silent-aborts
 check 'a rank that never comes is waited for no longer' 0 \
     'the other ranks have not called it within 1 s' fails 2 "$ranks" comes-not
+check 'all ranks are ended where one never comes, if that is asked for' 0 \
+    '^kiln_mpi_create: the other ranks have not called it within 1 s' fails 2 "$ranks" comes-not-aborts
 check 'a rank that is killed ends the others' 0 '[Kk]illed\|KILLED' fails 2 "$ranks" dies
 
 # The losses of epochs, in ten-thousandths: rounding may change the last places.
