@@ -82,10 +82,14 @@ def _gelu(x: Any, approximate: str = 'none') -> Any:
     return _o.gelu(x) if approximate == 'none' else _o.gelu_tanh(x)
 
 
+def _sign(x: Any) -> Any:
+    return _o.where(_o.equal(x, x), _o.sign(x), 0)  # of NaN PyTorch's is 0
+
+
 _rows('default', {
     **{name: getattr(_o, name) for name in (
         'abs acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp exp2 expm1 floor isinf isnan '
-        'log log1p log2 logical_not neg reciprocal relu round rsqrt sigmoid sign sin sinh sqrt square '
+        'log log1p log2 logical_not neg reciprocal relu round rsqrt sigmoid sin sinh sqrt square '
         'tan tanh trunc atan2 logical_and logical_or logical_xor maximum minimum').split()},
     'alias': lambda x: x,
     'bitwise_not': _f.invert,
@@ -103,7 +107,8 @@ _rows('default', {
     'lift_fresh_copy': lambda x: x,
     'log10': lambda x: _o.mul(_o.log2(x), math.log10(2)),
     'positive': lambda x: x,
-    'sgn': _o.sign,
+    'sgn': _sign,
+    'sign': _sign,
     'silu': _o.swish,
     'softplus': _softplus,
 })

@@ -8,6 +8,7 @@ PyTorch's, on the CPU. An operator that kiln lacks runs in PyTorch, between two 
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Any, Callable, Optional, Sequence
 
 import torch
@@ -91,15 +92,17 @@ class _OfAnyShape:
     def __init__(self, gm: GraphModule, context: Context) -> None:
         self.gm, self.context = gm, context
         self.kept: dict[Any, Callable] = {}
+        self.lock = threading.Lock()  # guards it
 
     def __call__(self, arguments: Sequence[Any]) -> list:
         key = tuple((a.shape, a.stride()) if isinstance(a, torch.Tensor) else a for a in arguments)
         made = self.kept.get(key)
         if made is None:
             made = self._made(arguments)
-            while len(self.kept) >= self._KEPT:
-                self.kept.pop(next(iter(self.kept)))
-            self.kept[key] = made
+            with self.lock:
+                while len(self.kept) >= self._KEPT:
+                    self.kept.pop(next(iter(self.kept)))
+                self.kept[key] = made
         return made(arguments)
 
     def _made(self, arguments: Sequence[Any]) -> Callable:

@@ -94,6 +94,9 @@ class Compiled(unittest.TestCase):
         self.same(function, torch.arange(-4, 4), torch.arange(8, dtype=torch.int32).flip(0),
                   torch.arange(8) % 2 == 0)
 
+    def test_signs(self):
+        self.same(lambda x: (x.sign(), torch.sgn(x)), torch.tensor([float('nan'), -2, -0.0, 3]))
+
     def test_layouts(self):
         """Inputs that are no rows, results that are views, one that is an input."""
         x = torch.randn(3, 4)
