@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Tuple
 
 import numpy as np
 
@@ -16,18 +16,21 @@ from ._library import check, lib
 from ._record import find_context
 from ._tensor import Tensor, as_array, new_array, of_array
 from ._tree import leaves_of, rebuilt
-from ._types import storable
+from ._types import DType, as_dtype, storable
 
 _SHAPES = 32  # most recordings that a function keeps
+
+# The memory of an argument, and its type, which numpy's does not say of blocks and of bits of bf16.
+_Input = Tuple[np.ndarray, DType]
 
 
 class _Recording:
     """A batch of a function's operations for arguments of some shapes."""
 
     def __init__(self, function: Callable[..., Any], context: Context, precision: int,
-                 arguments: Any, inputs: list[np.ndarray]) -> None:
+                 arguments: Any, inputs: list[_Input]) -> None:
         self.tape = _tape.Tape(context, precision)
-        places = [of_array(array, context) for array in inputs]
+        places = [of_array(array, context, kind) for array, kind in inputs]
         filled = iter(places)
         leaves = [next(filled) if _varies(leaf) else leaf for leaf in leaves_of(arguments)]
         positional, named = rebuilt(arguments, iter(leaves))
@@ -43,10 +46,10 @@ class _Recording:
         for place in places:
             place._value = None
 
-    def run(self, inputs: list[np.ndarray]) -> Any:
+    def run(self, inputs: list[_Input]) -> Any:
         """The results for these arrays, which are borrowed until then."""
         batch = self.tape.batch
-        for handle, array in zip(self.inputs, inputs):
+        for handle, (array, _) in zip(self.inputs, inputs):
             check(lib.kiln_rebind_upload(batch, handle, array.ctypes.data))
         results = {}
         for number, tensor in enumerate(self.tape.reads):
@@ -114,8 +117,8 @@ class Function:
         described: list[Any] = [id(context), _structure(tree)]
         for leaf in leaves:
             if _varies(leaf):
-                array = next(kinds)
-                described.append((array.dtype, array.shape))
+                array, kind = next(kinds)
+                described.append((kind.name, array.shape))
             elif isinstance(leaf, Buffer):
                 described.append(leaf)
             else:
@@ -138,10 +141,11 @@ class Function:
                 self._recordings.popitem(last=False)
 
 
-def _content(leaf: Any) -> np.ndarray:
+def _content(leaf: Any) -> _Input:
     if isinstance(leaf, Tensor):
-        return leaf._host()
-    return storable(as_array(leaf))
+        return leaf._host(), leaf.dtype
+    array = storable(as_array(leaf))
+    return array, as_dtype(array.dtype)
 
 
 def function(function: Optional[Callable[..., Any]] = None, *,

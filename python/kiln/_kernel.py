@@ -98,7 +98,7 @@ class _Call:
                 raise ValueError(f'{kernel.__name__} has no input: it needs the {what} of its output')
             return lambda: getattr(tensors[0], what)
         shapes = kernel._each(kernel._shape, tensors, lambda: usual('shape')(), dims_of)
-        dtypes = kernel._each(kernel._dtype, tensors, lambda: usual('dtype')(), as_dtype)
+        dtypes = kernel._each(kernel._dtype, tensors, lambda: usual('dtype')().apart, as_dtype)
         grid, group = (g(*tensors) if callable(g) else g for g in (kernel._grid, kernel._group))
         of_tensor, of_scalar = struct('kiln_custom_tensor'), struct('kiln_custom_scalar')
         self._inputs = (of_tensor * max(len(tensors), 1))()

@@ -64,6 +64,11 @@ class DType:
         return BY_NAME['f32' if self.block > 1 else _COMPUTED.get(self.name, self.name)]
 
     @property
+    def apart(self) -> DType:
+        """Itself, or, of blocks, what operations give where they keep an operand's type."""
+        return self.computed if self.block > 1 else self
+
+    @property
     def is_floating(self) -> bool:
         return self.computed.name == 'f32'
 

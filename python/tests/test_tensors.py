@@ -281,6 +281,15 @@ class Tensors(unittest.TestCase):
         np.testing.assert_array_equal(kiln.gather(held, [3, 0], 0).numpy(), wanted[[3, 0]])
         self.assertEqual(w.T.dtype, kiln.f32)
         self.assertEqual(kiln.Buffer.zeros((2, 256), 'q6_k').astype('f32').numpy().sum(), 0)
+        doubled = kiln.function(lambda t: t * 2)
+        for _ in range(2):
+            np.testing.assert_array_equal(doubled(w).numpy(), (w * 2).numpy())
+        narrow = kiln.tensor(np.float32([1, 1.5]), 'bf16')
+        np.testing.assert_array_equal(doubled(narrow).numpy(), [2, 3])
+        copied = kiln.kernel('y[get_global_id(0)] = x[get_global_id(0)];')(w)
+        np.testing.assert_array_equal(copied.numpy(), (w * 1).numpy())
+        with self.assertRaisesRegex(kiln.Error, 'kiln_custom: q8_0 is a type of blocks'):
+            kiln.kernel('y[0] = 1;', dtype='q8_0')(w)
         with self.assertRaisesRegex(ValueError, 'q4_0 is made of uint8 whose rows are blocks of 18 bytes'):
             kiln.tensor(blocks, 'q4_0')
         with self.assertRaisesRegex(ValueError, r'shape \[5, 63\] has no rows of whole blocks of q4_0'):
