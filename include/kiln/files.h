@@ -91,8 +91,8 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_npy_read(const char *path, kiln_array 
 /** Write an array as numpy.load() reads it. bf16, which numpy has not, is written as float32 of the
  *  same values; all other types are numpy's of the same size.
  *  Threads: any. Errors: INVALID_ARGUMENT, UNSUPPORTED (a type of blocks), TOO_LARGE (more
- *  elements than can be counted), IO_ERROR, OUT_OF_HOST_MEMORY; what the path named before is then as
- *  it was. */
+ *  elements than can be counted), IO_ERROR, OUT_OF_HOST_MEMORY; what the path named before is
+ *  then as it was. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_npy_write(const char *path, const kiln_array *array);
 
 #ifdef __cplusplus
