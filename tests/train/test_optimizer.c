@@ -515,8 +515,10 @@ Test(optimizer, refuses_parameters_that_it_cannot_train)
                  "kiln_optimizer_create: parameter 1 is NULL");
     expect_error(CREATE(far), KILN_INVALID_ARGUMENT,
                  "kiln_optimizer_create: parameter 0 is of another context");
-    expect_error(CREATE(whole), KILN_TYPE_MISMATCH,
-                 "kiln_optimizer_create: parameter 0 is i32, and only floating types are taken");
+    expect_error(
+        CREATE(whole), KILN_TYPE_MISMATCH,
+        "kiln_optimizer_create: parameter 0 is i32, and only floating types whose elements "
+        "lie apart are taken");
     expect_error(CREATE(x, x), KILN_INVALID_ARGUMENT,
                  "kiln_optimizer_create: parameters 0 and 1 are the same buffer");
 #undef CREATE
