@@ -175,7 +175,6 @@ device_tests = \
 	tests/device/test_precision \
 	tests/ops/test_random \
 	tests/ops/test_ops \
-	tests/ops/test_blocks \
 	tests/ops/test_ops_cast \
 	tests/ops/test_ops_known \
 	tests/ops/test_ops_elements \
@@ -213,9 +212,6 @@ device_tests = \
 	tests/ops/test_types \
 	tests/debug/test_validate
 
-if LM
-device_tests += tests/lm/test_session
-endif
 
 # Those where threads meet.
 thread_tests = \
@@ -245,7 +241,6 @@ kernel_tests = \
 	tests/ops/test_cumsum \
 	tests/nn/test_normalization \
 	tests/ops/test_ops \
-	tests/ops/test_blocks \
 	tests/ops/test_ops_cast \
 	tests/ops/test_ops_known \
 	tests/ops/test_ops_reduce \
