@@ -212,7 +212,6 @@ device_tests = \
 	tests/ops/test_types \
 	tests/debug/test_validate
 
-
 # Those where threads meet.
 thread_tests = \
 	tests/record/test_batch \

@@ -249,6 +249,16 @@ lib = load('KILN_LIBRARY', ['libkiln.so.0', 'libkiln.so'], 'libkiln, the library
            FUNCTIONS)
 
 
+def load_beside(part: str, what: str, functions: dict[str, Any]) -> Library:
+    """libkiln-`part`, which $KILN_`PART`_LIBRARY names, else that beside the library itself, else the
+    first that the usual search finds."""
+    names = [f'libkiln-{part}.so.0', f'libkiln-{part}.so']
+    beside = os.path.join(os.path.dirname(lib.path), names[0])
+    if os.path.dirname(lib.path) and os.path.exists(beside):
+        names.insert(0, beside)
+    return load(f'KILN_{part.upper()}_LIBRARY', names, f'libkiln-{part}, {what},', functions)
+
+
 def library_version() -> str:
     """The version of the library that is loaded."""
     return lib.kiln_version().decode()

@@ -12,7 +12,7 @@ from typing import Any, Iterator, Optional, Sequence
 import numpy as np
 
 from ._context import Context, default_context
-from ._library import Library, Owned, by_size, check, lib, load, struct
+from ._library import Library, Owned, by_size, check, lib, load_beside, struct
 from ._table import ENUMS, LM_FUNCTIONS
 from ._types import Type, as_dtype
 
@@ -22,11 +22,7 @@ _READING = ENUMS['kiln_lm_reading']
 @functools.lru_cache(maxsize=None)
 def lm_library() -> Library:
     """libkiln-lm, loaded when the first model is."""
-    names = ['libkiln-lm.so.0', 'libkiln-lm.so']
-    beside = os.path.join(os.path.dirname(lib.path), names[0])
-    if os.path.dirname(lib.path) and os.path.exists(beside):
-        names.insert(0, beside)
-    return load('KILN_LM_LIBRARY', names, 'libkiln-lm, which runs language models,', LM_FUNCTIONS)
+    return load_beside('lm', 'which runs language models', LM_FUNCTIONS)
 
 
 @functools.lru_cache(maxsize=None)

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import sys
 from typing import Any, Sequence
 
 from ._buffer import Buffer
 from ._files import _named
-from ._library import Error, Library, Owned, check, initialised, lib, load, pointers
+from ._library import Error, Library, Owned, check, initialised, load_beside, pointers
 from ._table import MPI_FUNCTIONS
 
 
 @functools.lru_cache(maxsize=None)
 def mpi_library() -> Library:
     """libkiln-mpi, loaded when ranks first come together."""
-    names = ['libkiln-mpi.so.0', 'libkiln-mpi.so']
-    beside = os.path.join(os.path.dirname(lib.path), names[0])
-    if os.path.dirname(lib.path) and os.path.exists(beside):
-        names.insert(0, beside)
-    return load('KILN_MPI_LIBRARY', names, 'libkiln-mpi, through which ranks train together,',
-                MPI_FUNCTIONS)
+    return load_beside('mpi', 'through which ranks train together', MPI_FUNCTIONS)
 
 
 def _handle(comm: Any) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from . import _tape
 from ._context import Context, default_context
 from ._functions import _several
-from ._library import Handle, Library, Owned, by_size, check, lib, load, struct
+from ._library import Handle, Library, Owned, by_size, check, lib, load_beside, struct
 from ._table import CONSTANTS, ONNX_FUNCTIONS
 from ._tensor import Tensor, as_tensor, as_type
 from ._types import BY_VALUE, Type, as_dtype, from_raw
@@ -24,11 +24,7 @@ _MAX_RANK = CONSTANTS['KILN_MAX_RANK']
 @functools.lru_cache(maxsize=None)
 def onnx_library() -> Library:
     """libkiln-onnx, loaded when the first model is."""
-    names = ['libkiln-onnx.so.0', 'libkiln-onnx.so']
-    beside = os.path.join(os.path.dirname(lib.path), names[0])
-    if os.path.dirname(lib.path) and os.path.exists(beside):
-        names.insert(0, beside)
-    return load('KILN_ONNX_LIBRARY', names, 'libkiln-onnx, which reads ONNX files,', ONNX_FUNCTIONS)
+    return load_beside('onnx', 'which reads ONNX files', ONNX_FUNCTIONS)
 
 
 def _value(value: Any) -> SimpleNamespace:
