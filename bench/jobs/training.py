@@ -45,8 +45,7 @@ class Training:
                  for k, v in data[0].items()}
             return p, torch.optim.Adam(p.values(), lr=RATE, fused=True, capturable=device == "gpu")
 
-        def stepper(compiled):
-            p, optimizer = fresh()
+        def stepper(compiled, p, optimizer):
             loss = lambda x, y: self.loss(Torch, p, x, y)
             loss = torch.compile(loss) if compiled else loss
 
@@ -62,11 +61,18 @@ class Training:
         def runs(step):
             return lambda: [np.array([float(step(*ways.tensors(b, device))) for b in data[1]])]
 
-        result = {"eager": runs(stepper(False)), "compiled": runs(stepper(True))}
+        result = {"eager": runs(stepper(False, *fresh())), "compiled": runs(stepper(True, *fresh()))}
         if device == "gpu":
-            # Capturing trains, too: its weights have other values, which costs the same.
             held = [t.clone() for t in batches[0]]
-            replay = ways.graph(stepper(True), held)
+            p, optimizer = fresh()
+            replay = ways.graph(stepper(True, p, optimizer), held)
+            # Capturing trains, too: back to the beginning, in the memory that the graph knows.
+            with torch.no_grad():
+                for k, v in data[0].items():
+                    p[k].copy_(torch.from_numpy(v))
+                for state in optimizer.state.values():
+                    for t in state.values():
+                        t.zero_()
 
             def by_graph():
                 values = []

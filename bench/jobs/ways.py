@@ -33,6 +33,7 @@ def graph(function, inputs):
         captured.replay()
         return results
 
+    replay.holds = function  # The graph knows addresses alone: what is behind them has to live on.
     return replay
 
 
