@@ -73,8 +73,8 @@ static kiln_status check_mpi(MPI_Comm comm)
                    : KILN_OK;
 }
 
-/* MPI_Comm_dup() with a bound. */
-static kiln_status copy_communicator(kiln_mpi *mpi, MPI_Comm comm)
+/* MPI_Comm_dup() with a bound, of a communicator that returns errors. */
+static kiln_status copy_returning(kiln_mpi *mpi, MPI_Comm comm)
 {
     char sentence[480];
     MPI_Request request;
@@ -100,6 +100,19 @@ static kiln_status copy_communicator(kiln_mpi *mpi, MPI_Comm comm)
         return KILN_OK;
     kiln__mpi_words(sentence, sizeof sentence, call, code);
     return kiln_error_set(KILN_IO_ERROR, sentence);
+}
+
+/* The usual handler of the program's communicator would end the process. It is there again
+ * afterwards. */
+static kiln_status copy_communicator(kiln_mpi *mpi, MPI_Comm comm)
+{
+    MPI_Errhandler usual;
+    MPI_Comm_get_errhandler(comm, &usual);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    kiln_status status = copy_returning(mpi, comm);
+    MPI_Comm_set_errhandler(comm, usual);
+    MPI_Errhandler_free(&usual);
+    return status;
 }
 
 /* Signals are for the program's own threads. */

@@ -47,9 +47,12 @@ examples_train_mpi_CPPFLAGS = $(examples_digits_CPPFLAGS) $(MPI_CFLAGS)
 examples_train_mpi_LDADD = libkiln-mpi.la libkiln.la $(ZLIB_LIBS) $(MPI_LIBS) -lm
 check_PROGRAMS += tests/mpi/ranks
 tests_mpi_ranks_SOURCES = \
+	tests/mpi/faults.c \
 	tests/mpi/network.c \
 	tests/mpi/network.h \
-	tests/mpi/ranks.c
+	tests/mpi/ranks.c \
+	tests/support/layer.c \
+	tests/support/layer.h
 tests_mpi_ranks_CPPFLAGS = $(MPI_CPPFLAGS)
-tests_mpi_ranks_LDADD = libkiln-mpi.la libkiln.la $(MPI_LIBS)
+tests_mpi_ranks_LDADD = libkiln-mpi.la libkiln.la $(MPI_LIBS) $(OPENCL_LIBS)
 endif

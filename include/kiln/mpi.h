@@ -20,10 +20,15 @@
  *  if the program itself calls MPI only between the calls of kiln that all ranks make; else it
  *  takes MPI_THREAD_MULTIPLE.
  *
- *  A rank that fails tells the others, and all may go on. One that has ended, or does not answer,
- *  is TIMED_OUT for the others, if its launcher has not ended them before. No call on the kiln_mpi
- *  succeeds from then on, and MPI_Finalize() may wait for ever: save what is to be saved, then call
- *  MPI_Abort(). */
+ *  A rank that fails tells the others: before the update all may make the step again, after it none
+ *  (kiln_parallel_step()). All MPI calls but one go to a copy of the communicator that returns
+ *  errors, so that the handler of MPI_COMM_WORLD, which ends processes, is not asked.
+ *
+ *  A rank that dies is another matter: neither Open MPI 4.1 nor MPICH 4.0 tells the others, on one
+ *  machine or over TCP, nor can they go on without it. Their mpirun ends all other ranks at once
+ *  (Open MPI's does not with --enable-recovery). Where nobody does, the others find TIMED_OUT after
+ *  timeout_s. No call on the kiln_mpi succeeds from then on, and MPI_Finalize() may wait for ever:
+ *  save what is to be saved, then call MPI_Abort(). */
 #ifndef KILN_MPI_H
 #define KILN_MPI_H
 

@@ -67,8 +67,8 @@ typedef struct kiln_reducer {
     /** Wait for the oldest piece that has not been waited for. After an error the memory of pieces
      *  may be in use for ever: it is never freed, and holds its context. */
     kiln_status (*wait)(void *user);
-    /** Called before the update: KILN_OK if `own` is that in all processes, else an error in all,
-     *  `own` if it is one. */
+    /** Called before the update and after it: KILN_OK if `own` is that in all processes, else an
+     *  error in all, `own` if it is one. */
     kiln_status (*agree)(void *user, kiln_status own);
 } kiln_reducer;
 
@@ -118,11 +118,12 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_parallel_create(kiln_context *const *c
                                                           kiln_parallel **parallel);
 
 /** Make one step on all contexts, and wait for it; with a reducer all processes call it. After an
- *  error before the update no weights have changed, in no process, and the step may be tried again;
- *  the sentence names the context, and says if the failure was of the update: weights of the
- *  contexts may then differ.
- *  Threads: one at a time. Errors: INVALID_ARGUMENT, FORKED, those of kiln_batch_execute() and
- *  of the reducer. */
+ *  error before the update no weights have changed, in no process, and the step may be tried again.
+ *  The sentence names the context, and says "updating" if the failure was of the update, in any
+ *  process: weights of the contexts may then differ, and no further step is made. Restore weights
+ *  and optimisers in all contexts, as from a file, then create another kiln_parallel.
+ *  Threads: one at a time. Errors: INVALID_ARGUMENT, FORKED, WRONG_STATE (an update has failed
+ *  before), those of kiln_batch_execute() and of the reducer. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_parallel_step(kiln_parallel *parallel);
 
 /** Release it. NULL does nothing. In a child of fork() nothing is freed.

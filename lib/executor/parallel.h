@@ -35,7 +35,8 @@ struct kiln_parallel {
     size_t numbers;   /* of all gradients */
     pthread_barrier_t meeting;
     bool can_meet;
-    atomic_bool failed; /* somebody did, in this step, before the update */
+    atomic_bool failed;         /* somebody did, in this step */
+    atomic_bool weights_differ; /* or may, for good: an update has failed */
 
     /* Of the first member's thread. */
     size_t handed, summed; /* numbers that the reducer was given in this step, and is done with */

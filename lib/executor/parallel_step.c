@@ -8,9 +8,11 @@
  * With a reducer the first thread hands over what has been averaged, and all write when the sums
  * are there:
  *
- *     step = derive (read meet average meet hand-over)* (await meet write)* meet agree meet update
+ *     step = derive (read meet average meet hand-over)* (await meet write)* meet agree meet
+ *            update meet agree meet
  *
- * Other processes wait for this one's pieces: it hands them over whatever has failed. */
+ * Other processes wait for this one's pieces: it hands them over whatever has failed. After an
+ * update that failed anywhere no step is made any more. */
 #include "executor/parallel.h"
 
 #include <stdio.h>
@@ -148,7 +150,8 @@ static void take_sums(struct kiln__member *member, size_t gradient)
     give_back(member, gradient);
 }
 
-static void agree(struct kiln__member *member, bool well)
+/* Of all contexts here and in the other processes; what has failed elsewhere, while `doing`. */
+static void agree(struct kiln__member *member, bool well, const char *doing)
 {
     const kiln_parallel *parallel = member->parallel;
     kiln_status own = KILN_OK;
@@ -156,7 +159,7 @@ static void agree(struct kiln__member *member, bool well)
         own = parallel->members[m].error.status;
     kiln_status status = parallel->reducer.agree(parallel->reducer.user, own);
     if (well)
-        parallel_fail(member, status, "waiting for other processes");
+        parallel_fail(member, status, doing);
 }
 
 /* ---- a step ---- */
@@ -181,15 +184,23 @@ static void exchange(struct kiln__member *member)
     }
 }
 
-/* Whether the update may be made: nobody has failed, here or elsewhere. */
-static bool all_are_well(struct kiln__member *member)
+/* Whether nobody has failed, here or elsewhere. */
+static bool all_are_well(struct kiln__member *member, const char *doing)
 {
     bool well = meet(member);
     if (!member->parallel->reducer.begin)
         return well;
     if (member->number == 0)
-        agree(member, well);
+        agree(member, well, doing);
     return meet(member);
+}
+
+/* Whoever has it behind it knows what became of it in all processes. */
+static void make_update(struct kiln__member *member)
+{
+    parallel_fail(member, kiln_batch_execute(member->update), "updating");
+    if (!all_are_well(member, "updating"))
+        atomic_store(&member->parallel->weights_differ, true);
 }
 
 static void step(struct kiln__member *member)
@@ -202,8 +213,8 @@ static void step(struct kiln__member *member)
     if (event)
         parallel_fail(member, kiln_event_wait(event), "deriving");
     kiln_event_release(event);
-    if (all_are_well(member))
-        parallel_fail(member, kiln_batch_execute(member->update), "updating");
+    if (all_are_well(member, "waiting for other processes"))
+        make_update(member);
 }
 
 void *kiln__parallel_work(void *argument)
@@ -233,6 +244,11 @@ kiln_status kiln_parallel_step(kiln_parallel *parallel)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: parallel is NULL", step_call);
     if (parallel->process != getpid())
         return kiln__fail(NULL, KILN_FORKED, "%s: its threads are not in the child of a fork",
+                          step_call);
+    if (atomic_load(&parallel->weights_differ))
+        return kiln__fail(NULL, KILN_WRONG_STATE,
+                          "%s: an update has failed, and weights may differ; restore them in all "
+                          "contexts, then create another kiln_parallel",
                           step_call);
     atomic_store(&parallel->failed, false);
     parallel->handed = parallel->summed = 0;

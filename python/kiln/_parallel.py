@@ -137,7 +137,8 @@ class Parallel:
     def step(self) -> list:
         """Make one step on all contexts, and wait for it. Gives what `record` gave as the value, as
         it is now, for each context. After an error before the update no weights have changed, and
-        the step may be tried again; an error of the update says so."""
+        the step may be tried again; an error of the update says so, and no step is made after it:
+        restore weights and optimisers, and make another Parallel."""
         _tape.refuse_while_tracing('a step is made')
         with self._lock:
             if self._owned.pointer is None:

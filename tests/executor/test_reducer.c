@@ -28,6 +28,7 @@ static struct other {
     kiln_status own;                     /* of the last agreement or joining */
     size_t numbers;                      /* of the last joining */
     kiln_status joining, waiting, fails; /* what it answers */
+    int fails_after;                     /* so many agreements */
 } other;
 
 /* The sum with the other's, which are the same, some time later. */
@@ -95,7 +96,8 @@ static kiln_status agree(void *user, kiln_status own)
     (void)user;
     other.agreements++;
     other.own = own;
-    return own ? own : answer(other.fails, "the other has failed");
+    bool fails = other.agreements > other.fails_after;
+    return own ? own : answer(fails ? other.fails : KILN_OK, "the other has failed");
 }
 
 static const kiln_reducer reducer = {sizeof reducer, &other, 5, join, begin, wait, agree};
@@ -244,7 +246,7 @@ Test(reducer, sums_are_what_weights_are_updated_by)
         expect_ok(kiln_parallel_step(parallel));
         expect_pieces();
     }
-    cr_expect_eq(other.agreements, 3);
+    cr_expect_eq(other.agreements, 6, "before each update and after it");
     expect_weights(wanted);
     close_world(parallel);
 }
@@ -272,6 +274,51 @@ Test(reducer, is_told_of_a_failure_and_gets_all_pieces)
     expect_weights(before);
     other.fails = KILN_OK;
     expect_ok(kiln_parallel_step(parallel));
+    close_world(parallel);
+}
+
+static void expect_no_step(kiln_parallel *parallel)
+{
+    other.agreements = 0;
+    expect_error_part(kiln_parallel_step(parallel), KILN_WRONG_STATE,
+                      "kiln_parallel_step: an update has failed, and weights may differ");
+    cr_expect_eq(other.begun, 0);
+    cr_expect_eq(other.agreements, 0);
+}
+
+/* Nobody goes on with weights that are not those of the others. */
+Test(reducer, is_told_of_an_update_that_fails)
+{
+    static const char kernels[] = "clEnqueueNDRangeKernel";
+    if (!layer_available())
+        cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
+    open_world();
+    kiln_parallel *parallel = create(&reducer);
+    expect_ok(kiln_parallel_step(parallel));
+    layer_reset();
+    expect_ok(kiln_parallel_step(parallel));
+    unsigned long last = (unsigned long)layer_count(kernels);
+    other.begun = other.done = other.awaited = 0;
+    other.agreements = 0;
+    layer_fail(last, kernels, -36, KILN_LAYER_ONCE, KILN_LAYER_CALL);
+    expect_error_part(kiln_parallel_step(parallel), KILN_DEVICE_ERROR, ", updating: ");
+    expect_pieces();
+    cr_expect_eq(other.agreements, 2);
+    cr_expect_eq(other.own, KILN_DEVICE_ERROR);
+    expect_no_step(parallel);
+    close_world(parallel);
+}
+
+Test(reducer, tells_of_an_update_that_fails_elsewhere)
+{
+    open_world();
+    kiln_parallel *parallel = create(&reducer);
+    other.fails = KILN_BUSY;
+    other.fails_after = 1;
+    expect_error_part(kiln_parallel_step(parallel), KILN_BUSY, "updating: the other has failed");
+    cr_expect_eq(other.own, KILN_OK);
+    expect_pieces();
+    expect_no_step(parallel);
     close_world(parallel);
 }
 

@@ -41,4 +41,12 @@ void step_all(double *losses);
 void read_weights(size_t context, float *weights);
 void expect_equal_weights(void);
 
+/* Make a step; in the next one the last kernel of this rank, which is of the update, fails. */
+void fail_next_update(void);
+
+/* The next of this rank's calls of that name fails, as MPI has it: the handler of its communicator
+ * is called, too. */
+enum call { NO_CALL, IALLREDUCE, COMM_IDUP };
+extern _Atomic enum call failing;
+
 #endif

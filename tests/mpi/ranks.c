@@ -74,6 +74,34 @@ static void step_fails(void)
     close_world();
 }
 
+/* An update that fails in the last rank: no rank makes another step, until all have the same
+ * weights again. */
+static void update_fails(void)
+{
+    char told[128];
+    const int last = ranks - 1;
+    snprintf(told, sizeof told,
+             "updating: kiln_parallel_step: rank %d of %d has failed (DEVICE_ERROR)", last, ranks);
+    join(NULL);
+    open_share(1, 3);
+    ok(create(kiln_mpi_reducer(mpi)), "training");
+    if (rank == last)
+        fail_next_update();
+    else
+        ok(kiln_parallel_step(world.parallel), "the first step");
+    expect_error(kiln_parallel_step(world.parallel), KILN_DEVICE_ERROR,
+                 rank == last ? "kiln_parallel_step: context 0, updating: " : told);
+    expect_error(kiln_parallel_step(world.parallel), KILN_WRONG_STATE,
+                 "kiln_parallel_step: an update has failed, and weights may differ");
+    kiln_parallel_release(world.parallel);
+    kiln_buffer *weights[] = {world.a[0], world.b[0]};
+    ok(kiln_mpi_broadcast(mpi, 2, weights, 0), "kiln_mpi_broadcast");
+    ok(create(kiln_mpi_reducer(mpi)), "training again");
+    ok(kiln_parallel_step(world.parallel), "a step");
+    expect_equal_weights();
+    close_world();
+}
+
 /* What is wrong in one rank, all are told. */
 static void making_fails(void)
 {
@@ -166,6 +194,26 @@ static void leave(const kiln_mpi_options *options, void (*instead)(void))
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
+/* No process is ended by the handlers of the program's communicators. */
+static void mpi_fails(void)
+{
+    const kiln_mpi_options options = hasty(0);
+    MPI_Errhandler before, after;
+    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
+    failing = COMM_IDUP;
+    expect_error(kiln_mpi_create(MPI_COMM_WORLD, NULL, &mpi), KILN_IO_ERROR,
+                 "kiln_mpi_create: MPI says: ");
+    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &after);
+    expect(before == after && before == MPI_ERRORS_ARE_FATAL, "the program's handler has changed");
+    join(&options);
+    open_share(1, 3);
+    ok(create(kiln_mpi_reducer(mpi)), "training");
+    failing = IALLREDUCE;
+    expect_error(kiln_parallel_step(world.parallel), KILN_IO_ERROR, "MPI says: ");
+    expect_error(kiln_mpi_broadcast(mpi, 1, world.a, 0), KILN_IO_ERROR, "MPI says: ");
+    close_world();
+}
+
 static void sleep_long(void)
 {
     sleep(60);
@@ -191,6 +239,13 @@ static void is_silent_and_aborts(void)
 static void dies(void)
 {
     leave(NULL, die);
+}
+
+/* Where the launcher does not look: tests/mpi/test_mpi.sh hides it. */
+static void dies_unseen(void)
+{
+    const kiln_mpi_options options = hasty(0);
+    leave(&options, die);
 }
 
 static void comes_not(void)
@@ -223,11 +278,14 @@ static const struct {
     void (*run)(void);
 } cases[] = {{"losses", losses},
              {"step-fails", step_fails},
+             {"update-fails", update_fails},
+             {"mpi-fails", mpi_fails},
              {"making-fails", making_fails},
              {"arguments", arguments},
              {"silent", is_silent},
              {"silent-aborts", is_silent_and_aborts},
              {"dies", dies},
+             {"dies-unseen", dies_unseen},
              {"comes-not", comes_not},
              {"comes-not-aborts", comes_not_and_aborts},
              {"one-thread", one_thread}};

@@ -21,6 +21,8 @@ fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
+# What lets calls of OpenCL fail.
+export OPENCL_LAYERS="${KILN_TEST_LAYER-}"
 # PoCL's cache is what the ranks share.
 export KILN_CACHE=off
 
@@ -39,8 +41,9 @@ fails() {
 }
 
 check 'three ranks of two contexts: the losses of one, the same bits, errors told in all' 0 \
-    '^losses step-fails making-fails arguments: well$' \
-    mpi 3 "$ranks" losses step-fails making-fails arguments
+    '^losses step-fails update-fails making-fails arguments: well$' \
+    mpi 3 "$ranks" losses step-fails update-fails making-fails arguments
+check 'an MPI that fails ends no process' 0 '^mpi-fails: well$' mpi 2 "$ranks" mpi-fails
 check 'MPI for one thread is refused' 0 '^one-thread: well$' mpi 1 "$ranks" one-thread
 check 'a rank that does not answer is waited for no longer than was said' 0 \
     'rank 0: kiln_mpi: rank 0 of 2 has waited 1 s for the others' fails 2 "$ranks" silent
@@ -51,6 +54,14 @@ check 'a rank that never comes is waited for no longer' 0 \
 check 'all ranks are ended where one never comes, if that is asked for' 0 \
     '^kiln_mpi_create: the other ranks have not called it within 1 s' fails 2 "$ranks" comes-not-aborts
 check 'a rank that is killed ends the others' 0 '[Kk]illed\|KILLED' fails 2 "$ranks" dies
+# With what status that one ends is its own affair.
+ends() {
+    mpi "$@"
+    [ $? -ne 124 ]
+}
+check 'a rank that dies unseen by the launcher is waited for no longer than was said' 0 \
+    'rank 0: kiln_mpi: rank 0 of 2 has waited 1 s for the others' \
+    ends 2 sh -c '"$0" dies-unseen || sleep 5' "$ranks"
 
 # The losses of epochs, in ten-thousandths: rounding may change the last places.
 losses() {
