@@ -14,12 +14,26 @@ lm_sources = \
 	lm/blocks.h \
 	lm/bpe.c \
 	lm/bpe.h \
+	lm/chat.c \
 	lm/decoder.c \
 	lm/error.c \
 	lm/error.h \
 	lm/gguf.c \
 	lm/gguf.h \
 	lm/gguf_values.c \
+	lm/jinja.h \
+	lm/jinja_calls.c \
+	lm/jinja_json.c \
+	lm/jinja_json.h \
+	lm/jinja_lex.c \
+	lm/jinja_parse.c \
+	lm/jinja_parts.h \
+	lm/jinja_rows.c \
+	lm/jinja_rows.h \
+	lm/jinja_run.c \
+	lm/jinja_tests.c \
+	lm/jinja_text.c \
+	lm/jinja_value.c \
 	lm/model.c \
 	lm/model.h \
 	lm/sample.c \
@@ -70,12 +84,16 @@ endif
 # ---- its tests ----
 
 lm_tests = \
+	tests/lm/test_chat \
 	tests/lm/test_gguf \
 	tests/lm/test_sample \
 	tests/lm/test_session \
 	tests/lm/test_tokens
 LM_TEST_CPPFLAGS = -I$(top_srcdir) $(AM_CPPFLAGS)
 LM_TEST_LIBS = libkiln-lm-internal.la $(LDADD)
+tests_lm_test_chat_SOURCES = tests/lm/test_chat.c $(lm_test_model)
+tests_lm_test_chat_CPPFLAGS = $(LM_TEST_CPPFLAGS)
+tests_lm_test_chat_LDADD = $(LM_TEST_LIBS)
 tests_lm_test_gguf_SOURCES = tests/lm/test_gguf.c $(lm_test_model)
 tests_lm_test_gguf_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_gguf_LDADD = $(LM_TEST_LIBS)

@@ -158,30 +158,37 @@ kiln_status(kiln_lm_get_info)(const kiln_lm *lm, kiln_lm_info *info, size_t size
 
 /* ---- texts and tokens ---- */
 
+kiln_status kiln__lm_encode(const char *call, const kiln_lm *lm,
+                            const struct kiln__reading *reading, bool begin, int32_t **tokens,
+                            size_t *count)
+{
+    struct kiln__tokens found = {0};
+    const struct kiln__tokenizer *tokenizer = &lm->tokenizer;
+    begin = begin && tokenizer->adds_begin;
+    bool fine = (!begin || kiln__tokens_add(&found, tokenizer->begin)) &&
+                kiln__tokenizer_encode(tokenizer, reading, &found);
+    if (fine && !found.numbers) /* none at all: still something to free */
+        fine = (found.numbers = malloc(sizeof *found.numbers)) != NULL;
+    if (!fine) {
+        free(found.numbers);
+        return kiln__lm_no_memory(call);
+    }
+    *tokens = found.numbers;
+    *count = found.count;
+    return KILN_OK;
+}
+
 kiln_status kiln_lm_tokenize(const kiln_lm *lm, const char *text, size_t bytes, int reading,
                              int32_t **tokens, size_t *count)
 {
-    struct kiln__tokens found = {0};
     if (tokens)
         *tokens = NULL;
     if (!lm || (!text && bytes) || !tokens || !count)
         return kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_tokenize: an argument is NULL");
     if (reading & ~(KILN_LM_BEGIN | KILN_LM_CONTROL))
         return kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_tokenize: reading is %d", reading);
-    const struct kiln__tokenizer *tokenizer = &lm->tokenizer;
-    bool fine = !(reading & KILN_LM_BEGIN) || !tokenizer->adds_begin ||
-                kiln__tokens_add(&found, tokenizer->begin);
-    fine = fine && kiln__tokenizer_encode(tokenizer, text ? text : "", bytes,
-                                          reading & KILN_LM_CONTROL, &found);
-    if (fine && !found.numbers) /* none at all: still something to free */
-        fine = (found.numbers = malloc(sizeof *found.numbers)) != NULL;
-    if (!fine) {
-        free(found.numbers);
-        return kiln__lm_no_memory("kiln_lm_tokenize");
-    }
-    *tokens = found.numbers;
-    *count = found.count;
-    return KILN_OK;
+    const struct kiln__reading how = {text ? text : "", bytes, reading & KILN_LM_CONTROL, NULL};
+    return kiln__lm_encode("kiln_lm_tokenize", lm, &how, reading & KILN_LM_BEGIN, tokens, count);
 }
 
 const char *kiln_lm_token_text(const kiln_lm *lm, int32_t token, size_t *bytes)

@@ -47,4 +47,10 @@ struct kiln_lm {
 kiln_status kiln__lm_weights_read(const struct kiln__gguf *gguf, kiln_lm *lm);
 void kiln__lm_weights_free(kiln_lm *lm);
 
+/* The tokens of a text, which the caller frees; with `begin` the one that a text begins with comes
+ * first, if the file wants it. Errors: OUT_OF_HOST_MEMORY. */
+kiln_status kiln__lm_encode(const char *call, const kiln_lm *lm,
+                            const struct kiln__reading *reading, bool begin, int32_t **tokens,
+                            size_t *count);
+
 #endif

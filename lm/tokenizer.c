@@ -91,14 +91,29 @@ void kiln__tokenizer_free(struct kiln__tokenizer *tokenizer)
 
 /* ---- texts ---- */
 
-bool kiln__tokenizer_encode(const struct kiln__tokenizer *tokenizer, const char *text, size_t bytes,
-                            bool control, struct kiln__tokens *tokens)
+/* The special token at a place; -1: there is none. A control token has no given bytes. */
+static int32_t find_special(const struct kiln__vocabulary *vocabulary,
+                            const struct kiln__reading *reading, size_t at)
+{
+    const char *text = reading->text + at;
+    const size_t rest = reading->bytes - at;
+    if (!vocabulary->special_begins[(unsigned char)*text])
+        return -1;
+    const char *given = reading->given ? memchr(reading->given + at, 1, rest) : NULL;
+    const size_t own = given ? (size_t)(given - reading->given) - at : rest;
+    const int32_t special =
+        reading->control && own ? kiln__vocabulary_special(vocabulary, text, own, true) : -1;
+    return special < 0 ? kiln__vocabulary_special(vocabulary, text, rest, false) : special;
+}
+
+bool kiln__tokenizer_encode(const struct kiln__tokenizer *tokenizer,
+                            const struct kiln__reading *reading, struct kiln__tokens *tokens)
 {
     const struct kiln__vocabulary *vocabulary = &tokenizer->vocabulary;
+    const char *text = reading->text;
     size_t from = 0;
-    for (size_t at = 0; at < bytes;) {
-        const int32_t special =
-            kiln__vocabulary_special(vocabulary, text + at, bytes - at, control);
+    for (size_t at = 0; at < reading->bytes;) {
+        const int32_t special = find_special(vocabulary, reading, at);
         if (special < 0) {
             at++;
             continue;
@@ -108,5 +123,5 @@ bool kiln__tokenizer_encode(const struct kiln__tokenizer *tokenizer, const char 
             return false;
         from = at += vocabulary->tokens[special].length;
     }
-    return kiln__bpe_encode(&tokenizer->bpe, text + from, bytes - from, tokens);
+    return kiln__bpe_encode(&tokenizer->bpe, text + from, reading->bytes - from, tokens);
 }

@@ -67,7 +67,7 @@ KILN_API void kiln_lm_release(kiln_lm *lm);
 typedef struct kiln_lm_info {
     const char *architecture; /**< such as "llama" */
     const char *name;         /**< what it is called; "" where nothing is said */
-    const char *chat_template; /**< Jinja, which kiln does not run; "" where there is none */
+    const char *chat_template; /**< Jinja, for kiln_lm_chat_tokens(); "" where there is none */
     size_t vocabulary;        /**< tokens */
     size_t context;           /**< most tokens of a text that it was trained with */
     size_t layers;            /**< blocks of attention and feed-forward */
@@ -105,6 +105,62 @@ KILN_API const char *kiln_lm_token_text(const kiln_lm *lm, int32_t token, size_t
 
 /** Whether an answer ends with this token. Threads: any. Errors: none. */
 KILN_API int kiln_lm_is_end(const kiln_lm *lm, int32_t token);
+
+/* ---- conversations ---- */
+
+/** Part of a conversation. */
+typedef struct kiln_lm_message {
+    const char *role;    /**< "user", "assistant", "system" or another that the template knows:
+                              letters, digits, - and _ */
+    const char *content; /**< its text */
+} kiln_lm_message;
+
+/** How a conversation is written out. Start from KILN_LM_CHAT_OPTIONS_INIT; zero in a field is its
+ *  default. */
+typedef struct kiln_lm_chat_options {
+    size_t size;               /**< sizeof(kiln_lm_chat_options), set by the initialiser */
+    const char *chat_template; /**< Jinja; NULL: the file's */
+    int without_answer;        /**< not 0: what an answer begins with does not come last */
+    int thinking;              /**< of models that think before an answer, such as Qwen3: 1 or -1 is
+                                    enable_thinking true or false; 0: what the template does by itself */
+} kiln_lm_chat_options;
+
+/** Options with every default. */
+#define KILN_LM_CHAT_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(kiln_lm_chat_options), NULL, 0, 0                                                   \
+    }
+
+/** Fill a structure as KILN_LM_CHAT_OPTIONS_INIT does. NULL does nothing. Threads: any. Errors:
+ *  none. */
+KILN_API void kiln_lm_chat_options_init(kiln_lm_chat_options *options, size_t size);
+#define kiln_lm_chat_options_init(...)                                                             \
+    kiln_lm_chat_options_init(__VA_ARGS__, sizeof(kiln_lm_chat_options))
+
+/** The tokens of a conversation of `count` messages, as the file's chat template writes it, up to
+ *  where the answer begins. What looks like a control token in a message's content is text. The
+ *  template is run in the part of Jinja that doc/language-models.md describes. `options` may be NULL.
+ *  @code
+ *  kiln_lm_message messages[] = {{"user", "Why is the sky blue?"}};
+ *  kiln_lm_chat_tokens(lm, messages, 1, NULL, &tokens, &count);
+ *  kiln_lm_feed(session, tokens, count);
+ *  @endcode
+ *  Owner: the caller frees *tokens with kiln_free(). Threads: any. Errors: INVALID_ARGUMENT (NULL, a
+ *  role that is none, no template, one that is damaged or refuses the messages), UNSUPPORTED (the
+ *  template has what kiln does not know, by its name), TOO_LARGE (it takes too many steps or too much
+ *  memory), OUT_OF_HOST_MEMORY; *tokens is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_chat_tokens(const kiln_lm *lm,
+                                                         const kiln_lm_message *messages,
+                                                         size_t count,
+                                                         const kiln_lm_chat_options *options,
+                                                         int32_t **tokens, size_t *token_count);
+
+/** The text of a conversation, of which kiln_lm_chat_tokens() makes tokens; a zero ends it. Owner: the
+ *  caller frees *text with kiln_free(). Threads: any. Errors: as kiln_lm_chat_tokens(); *text is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_chat_text(const kiln_lm *lm,
+                                                       const kiln_lm_message *messages, size_t count,
+                                                       const kiln_lm_chat_options *options,
+                                                       char **text);
 
 /* ---- sessions ---- */
 

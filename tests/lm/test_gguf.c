@@ -191,7 +191,8 @@ Test(gguf, mutations)
             struct kiln__lm_shape shape;
             if (!kiln__tokenizer_read(&gguf, &tokenizer)) {
                 struct kiln__tokens tokens = {0};
-                cr_assert(kiln__tokenizer_encode(&tokenizer, "the sun", 7, true, &tokens));
+                const struct kiln__reading reading = {"the sun", 7, true, NULL};
+                cr_assert(kiln__tokenizer_encode(&tokenizer, &reading, &tokens));
                 free(tokens.numbers);
                 if (kiln__lm_shape_read(&gguf, 400, &shape))
                     cr_assert_neq(*kiln_last_error(), 0);

@@ -57,10 +57,16 @@ Test(tokens, pieces)
 
 /* ---- tokens ---- */
 
+static void encode(const char *text, size_t bytes, bool control, struct kiln__tokens *tokens)
+{
+    const struct kiln__reading reading = {text, bytes, control, NULL};
+    cr_assert(kiln__tokenizer_encode(&tokenizer, &reading, tokens));
+}
+
 static void check_line(const char *text, size_t bytes, size_t count, const int32_t *wanted)
 {
     struct kiln__tokens tokens = {0};
-    cr_assert(kiln__tokenizer_encode(&tokenizer, text, bytes, true, &tokens));
+    encode(text, bytes, true, &tokens);
     cr_expect_eq(tokens.count, count, "\"%s\": %zu tokens, not %zu", text, tokens.count, count);
     for (size_t i = 0; i < count && i < tokens.count; i++)
         cr_expect_eq(tokens.numbers[i], wanted[i], "\"%s\": token %zu is %d, not %d", text, i,
@@ -88,7 +94,7 @@ Test(tokens, there_and_back)
         }
         struct kiln__tokens tokens = {0};
         size_t at = 0;
-        cr_assert(kiln__tokenizer_encode(&tokenizer, bytes, count, false, &tokens));
+        encode(bytes, count, false, &tokens);
         for (size_t i = 0; i < tokens.count; i++) {
             const struct kiln__token *token = &tokenizer.vocabulary.tokens[tokens.numbers[i]];
             cr_assert(at + token->length <= count &&
@@ -99,8 +105,8 @@ Test(tokens, there_and_back)
         free(tokens.numbers);
     }
     struct kiln__tokens plain = {0}, control = {0};
-    cr_assert(kiln__tokenizer_encode(&tokenizer, "<|im_end|>", 10, false, &plain));
-    cr_assert(kiln__tokenizer_encode(&tokenizer, "<|im_end|>", 10, true, &control));
+    encode("<|im_end|>", 10, false, &plain);
+    encode("<|im_end|>", 10, true, &control);
     cr_expect(plain.count > 1 && control.count == 1 && control.numbers[0] == 2);
     free(plain.numbers);
     free(control.numbers);
@@ -116,7 +122,7 @@ Test(tokens, long_word, .timeout = 60)
     cr_assert(text);
     for (size_t i = 0; i < bytes; i++)
         text[i] = "then"[i % 4];
-    cr_assert(kiln__tokenizer_encode(&tokenizer, text, bytes, true, &tokens));
+    encode(text, bytes, true, &tokens);
     cr_expect_gt(tokens.count, bytes / 16);
     free(tokens.numbers);
     free(text);
