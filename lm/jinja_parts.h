@@ -260,13 +260,12 @@ struct kiln__jinja_arguments {
 };
 
 struct kiln__jinja_value kiln__jinja_filter(struct kiln__jinja *j, struct kiln__jinja_text name,
-                                            struct kiln__jinja_value value,
+                                            struct kiln__jinja_value self,
                                             const struct kiln__jinja_arguments *arguments);
 bool kiln__jinja_test(struct kiln__jinja *j, struct kiln__jinja_text name,
-                      struct kiln__jinja_value value,
-                      const struct kiln__jinja_arguments *arguments);
+                      struct kiln__jinja_value self, const struct kiln__jinja_arguments *arguments);
 struct kiln__jinja_value kiln__jinja_method(struct kiln__jinja *j, struct kiln__jinja_text name,
-                                            struct kiln__jinja_value value,
+                                            struct kiln__jinja_value self,
                                             const struct kiln__jinja_arguments *arguments);
 struct kiln__jinja_value kiln__jinja_function(struct kiln__jinja *j, struct kiln__jinja_text name,
                                               const struct kiln__jinja_arguments *arguments);
