@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step of a decoder as a batch: tokens at a position that only the run knows become logits. */
-#include "lm/session.h"
+/* A step of a decoder as a batch: tokens at positions that only the run knows become logits. */
+#include "lm/decoder.h"
 
 /* What all layers share. */
 struct recording {
     kiln_batch *batch;
-    kiln_lm_session *session;
+    const struct kiln__lm_step *step;
     const struct kiln__lm_shape *shape;
-    size_t rows;
-    kiln_tensor position;     /* of the first row */
-    kiln_tensor length;       /* of the text with all rows */
+    size_t rows;              /* of all lanes */
+    kiln_tensor positions;    /* of each slot's first row */
+    kiln_tensor lengths;      /* of each lane's text with all its rows; of a single lane [] */
     kiln_tensor cosine, sine; /* of each row [rows,turned/2] */
 };
 
@@ -42,37 +42,66 @@ static kiln_tensor turn(struct recording *r, kiln_tensor x, const struct kiln__l
     return kiln_rotary(r->batch, x, r->cosine, r->sine, r->shape->architecture->neighbours);
 }
 
-/* Put rows [pairs,rows,size] into a cache at their positions; gives the cache. */
-static kiln_tensor remember(struct recording *r, kiln_tensor x, kiln_buffer *cache)
+/* Put rows [pairs,rows,size] into a cache at their positions; gives the keys or values of the
+ * lanes. */
+static kiln_tensor remember(struct recording *r, kiln_tensor x, kiln_buffer *buffer)
 {
-    x = kiln_reshape(r->batch, kiln_cast(r->batch, x, r->session->cache),
-                     kiln_shape(r->shape->pairs, 1, r->rows, r->shape->size));
-    x = kiln_update_slice(r->batch, kiln_import(r->batch, cache), x, r->position, 2);
-    kiln_export(r->batch, x, cache);
-    return x;
+    const struct kiln__lm_caches *caches = r->step->caches;
+    const size_t pairs = r->shape->pairs, size = r->shape->size, lanes = r->step->lanes;
+    kiln_batch *b = r->batch;
+    x = kiln_reshape(b, kiln_cast(b, x, caches->type),
+                     kiln_shape(pairs, lanes, r->step->rows, size));
+    if (lanes < caches->slots)
+        x = kiln_pad(b, x, kiln_dims(0, 0, 0, 0), kiln_dims(0, caches->slots - lanes, 0, 0), 0);
+    x = kiln_update_slice(b, kiln_import(b, buffer), x, r->positions, 2);
+    kiln_export(b, x, buffer);
+    return lanes < caches->slots
+               ? kiln_slice(b, x, kiln_positions(0, 0, 0, 0),
+                            kiln_positions((int64_t)pairs, (int64_t)lanes, (int64_t)caches->context,
+                                           (int64_t)size),
+                            NULL)
+               : x;
 }
 
-/* Heads that share keys are rows of one product where there is one token, and see the same keys. */
+/* Queries as matrices of rows that see the same keys, [pairs,heads of them,...]. Heads that share
+ * keys are the rows where there is one token of one text. */
+static kiln_tensor queries(struct recording *r, kiln_tensor q)
+{
+    const size_t pairs = r->shape->pairs, shared = r->shape->heads / pairs, size = r->shape->size;
+    if (r->step->lanes > 1)
+        return kiln_reshape(r->batch, q,
+                            kiln_shape(pairs, shared, r->step->lanes, r->step->rows, size));
+    if (r->rows > 1)
+        return kiln_reshape(r->batch, q, kiln_shape(pairs, shared, r->rows, size));
+    return kiln_reshape(r->batch, q, kiln_shape(pairs, 1, shared, size));
+}
+
+/* Keys or values beside such queries. */
+static kiln_tensor keys(struct recording *r, kiln_tensor k)
+{
+    return r->step->lanes > 1 ? kiln_reshape(r->batch, k,
+                                             kiln_shape(r->shape->pairs, 1, r->step->lanes,
+                                                        r->step->caches->context, r->shape->size))
+                              : k;
+}
+
 static kiln_tensor attend(struct recording *r, kiln_tensor q, kiln_tensor k, kiln_tensor v)
 {
-    const struct kiln__lm_shape *shape = r->shape;
-    const size_t shared = shape->heads / shape->pairs, rows = r->rows, size = shape->size;
-    kiln_batch *b = r->batch;
-    q = rows == 1 ? kiln_reshape(b, q, kiln_shape(shape->pairs, 1, shared, size))
-                  : kiln_reshape(b, q, kiln_shape(shape->pairs, shared, rows, size));
+    const size_t heads = r->shape->heads, rows = r->rows, size = r->shape->size;
     kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
-    options.causal = rows > 1;
-    kiln_tensor a = kiln_attention_with_lengths(b, q, k, v, (kiln_tensor){0}, r->length, &options);
+    options.causal = r->step->rows > 1;
+    kiln_tensor a = kiln_attention_with_lengths(r->batch, queries(r, q), keys(r, k), keys(r, v),
+                                                (kiln_tensor){0}, r->lengths, &options);
     if (rows > 1)
-        a = kiln_transpose(b, kiln_reshape(b, a, kiln_shape(shape->heads, rows, size)),
+        a = kiln_transpose(r->batch, kiln_reshape(r->batch, a, kiln_shape(heads, rows, size)),
                            kiln_dims(1, 0, 2));
-    return kiln_reshape(b, a, kiln_shape(rows, shape->heads * size));
+    return kiln_reshape(r->batch, a, kiln_shape(rows, heads * size));
 }
 
 static kiln_tensor attention(struct recording *r, kiln_tensor x, size_t number)
 {
     const struct kiln__lm_shape *shape = r->shape;
-    const struct kiln__lm_layer *layer = &r->session->lm->weights.layers[number];
+    const struct kiln__lm_layer *layer = &r->step->lm->weights.layers[number];
     kiln_batch *b = r->batch;
     kiln_tensor qkv = product(r, normalize(r, x, &layer->attention_norm), &layer->qkv), part[3];
     if (layer->qkv_bias.parts[0])
@@ -81,14 +110,14 @@ static kiln_tensor attention(struct recording *r, kiln_tensor x, size_t number)
     kiln_split(b, kiln_transpose(b, qkv, kiln_dims(1, 0, 2)), 0, 3,
                kiln_dims(shape->heads, shape->pairs, shape->pairs), part);
     kiln_tensor q = turn(r, part[0], &layer->q_norm);
-    kiln_tensor k = remember(r, turn(r, part[1], &layer->k_norm), r->session->keys[number]);
-    kiln_tensor v = remember(r, part[2], r->session->values[number]);
+    kiln_tensor k = remember(r, turn(r, part[1], &layer->k_norm), r->step->caches->keys[number]);
+    kiln_tensor v = remember(r, part[2], r->step->caches->values[number]);
     return product(r, attend(r, q, k, v), &layer->out);
 }
 
 static kiln_tensor feed_forward(struct recording *r, kiln_tensor x, size_t number)
 {
-    const struct kiln__lm_layer *layer = &r->session->lm->weights.layers[number];
+    const struct kiln__lm_layer *layer = &r->step->lm->weights.layers[number];
     kiln_tensor part[2];
     kiln_split(r->batch, product(r, normalize(r, x, &layer->inner_norm), &layer->gate_up), 1, 2,
                NULL, part);
@@ -97,35 +126,44 @@ static kiln_tensor feed_forward(struct recording *r, kiln_tensor x, size_t numbe
 
 static void begin(struct recording *r)
 {
-    kiln_lm_session *session = r->session;
+    const struct kiln__lm_step *step = r->step;
+    const size_t slots = step->caches->slots, lanes = step->lanes, rows = step->rows;
     kiln_batch *b = r->batch;
-    r->position = kiln_upload(b, KILN_I32, kiln_shape(1), &session->position);
-    kiln_tensor places = kiln_add(b, kiln_iota(b, kiln_shape(r->rows), 0), r->position);
-    r->cosine = kiln_gather(b, kiln_import(b, session->cosine), places, 0);
-    r->sine = kiln_gather(b, kiln_import(b, session->sine), places, 0);
-    r->position = kiln_reshape(b, r->position, KILN_SCALAR);
-    r->length = kiln_add(b, r->position, kiln_constant(b, KILN_I32, (double)r->rows));
+    r->positions = kiln_upload(b, KILN_I32, kiln_shape(slots), step->positions);
+    kiln_tensor first = lanes < slots ? kiln_slice(b, r->positions, kiln_positions(0),
+                                                   kiln_positions((int64_t)lanes), NULL)
+                                      : r->positions;
+    kiln_tensor places = kiln_add(b, kiln_iota(b, kiln_shape(1, rows), 1),
+                                  kiln_reshape(b, first, kiln_shape(lanes, 1)));
+    places = kiln_reshape(b, places, kiln_shape(r->rows));
+    r->cosine = kiln_gather(b, kiln_import(b, step->caches->cosine), places, 0);
+    r->sine = kiln_gather(b, kiln_import(b, step->caches->sine), places, 0);
+    if (slots == 1)
+        first = r->positions = kiln_reshape(b, first, KILN_SCALAR);
+    r->lengths = kiln_add(b, first, kiln_constant(b, KILN_I32, (double)rows));
 }
 
-kiln_status kiln__lm_record(kiln_lm_session *session, size_t rows, kiln_batch **batch)
+kiln_status kiln__lm_record(const struct kiln__lm_step *step, kiln_batch **batch)
 {
-    const struct kiln__lm_weights *weights = &session->lm->weights;
-    struct recording r = {.session = session, .shape = &session->lm->shape, .rows = rows};
-    kiln_batch *b = r.batch = *batch = kiln_batch_create(session->lm->context);
+    const struct kiln__lm_weights *weights = &step->lm->weights;
+    struct recording r = {
+        .step = step, .shape = &step->lm->shape, .rows = step->lanes * step->rows};
+    kiln_batch *b = r.batch = *batch = kiln_batch_create(step->lm->context);
     if (!b)
         return KILN_OUT_OF_HOST_MEMORY;
+    kiln_status status = step->lanes > 1 ? kiln_batch_set_batch_invariant(b) : KILN_OK;
     begin(&r);
-    kiln_tensor tokens = kiln_upload(b, KILN_I32, kiln_shape(rows), session->rows);
+    kiln_tensor tokens = kiln_upload(b, KILN_I32, kiln_shape(r.rows), step->tokens);
     kiln_tensor x = kiln_cast(b, kiln_gather(b, vector(&r, &weights->words), tokens, 0), KILN_F32);
     for (size_t i = 0; i < r.shape->layers; i++) {
         x = kiln_add(b, x, attention(&r, x, i));
         x = kiln_add(b, x, feed_forward(&r, x, i));
     }
-    if (rows > 1)
-        x = kiln_gather(b, x, kiln_upload(b, KILN_I32, kiln_shape(1), &session->last), 0);
+    if (step->rows > 1)
+        x = kiln_gather(b, x, kiln_upload(b, KILN_I32, kiln_shape(1), step->last), 0);
     kiln_tensor logits = product(&r, normalize(&r, x, &weights->norm), &weights->output);
-    kiln_read(b, logits, session->logits, r.shape->words * sizeof *session->logits);
-    const kiln_status status = kiln_batch_status(b);
+    kiln_read(b, logits, step->logits, step->lanes * r.shape->words * sizeof *step->logits);
+    status = status ? status : kiln_batch_status(b);
     if (status) {
         kiln_error_set(status, kiln_batch_error(b));
         kiln_batch_release(b);

@@ -6,16 +6,24 @@ unicode_sources = \
 	lm/unicode.c \
 	lm/unicode.h
 lm_sources = \
+	lib/executor/histogram.c \
+	lib/executor/histogram.h \
 	lib/util/format.c \
 	lib/util/format.h \
 	lm/architecture.c \
 	lm/architecture.h \
+	lm/batcher.c \
+	lm/batcher.h \
+	lm/batcher_step.c \
 	lm/blocks.c \
 	lm/blocks.h \
 	lm/bpe.c \
 	lm/bpe.h \
+	lm/caches.c \
+	lm/caches.h \
 	lm/chat.c \
 	lm/decoder.c \
+	lm/decoder.h \
 	lm/error.c \
 	lm/error.h \
 	lm/gguf.c \
@@ -84,6 +92,7 @@ endif
 # ---- its tests ----
 
 lm_tests = \
+	tests/lm/test_batcher \
 	tests/lm/test_chat \
 	tests/lm/test_gguf \
 	tests/lm/test_sample \
@@ -91,6 +100,9 @@ lm_tests = \
 	tests/lm/test_tokens
 LM_TEST_CPPFLAGS = -I$(top_srcdir) $(AM_CPPFLAGS)
 LM_TEST_LIBS = libkiln-lm-internal.la $(LDADD)
+tests_lm_test_batcher_SOURCES = tests/lm/test_batcher.c $(lm_test_model)
+tests_lm_test_batcher_CPPFLAGS = $(LM_TEST_CPPFLAGS)
+tests_lm_test_batcher_LDADD = $(LM_TEST_LIBS)
 tests_lm_test_chat_SOURCES = tests/lm/test_chat.c $(lm_test_model)
 tests_lm_test_chat_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_chat_LDADD = $(LM_TEST_LIBS)

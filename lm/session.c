@@ -2,14 +2,11 @@
 /* Sessions: a text is fed in chunks of a few sizes, and goes on token by token. */
 #include "lm/session.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lm/error.h"
 #include "lm/structure.h"
-
-enum { USUAL_CONTEXT = 4096 };
 
 void(kiln_lm_session_options_init)(kiln_lm_session_options *options, size_t size)
 {
@@ -19,101 +16,44 @@ void(kiln_lm_session_options_init)(kiln_lm_session_options *options, size_t size
 
 /* ---- beginning and end ---- */
 
-static kiln_status check_options(const kiln_lm_session_options *own)
+/* Of the numbers by which tokens are drawn. */
+kiln_status kiln__lm_check_sampling(const char *call, double temperature, double top_p,
+                                    double min_p)
 {
-    static const char call[] = "kiln_lm_session_create";
-    if (own->cache && own->cache != KILN_F32 && own->cache != KILN_F16 && own->cache != KILN_BF16)
-        return kiln__lm_fail(KILN_INVALID_ARGUMENT,
-                             "%s: options->cache is %s, and can be f32, f16 or bf16", call,
-                             kiln_type_name(own->cache));
-    if (own->context > INT32_MAX / 2)
-        return kiln__lm_fail(KILN_INVALID_ARGUMENT, "%s: options->context is %zu", call,
-                             own->context);
-    if (!(own->temperature >= 0 && own->temperature < 1e6))
+    if (!(temperature >= 0 && temperature < 1e6))
         return kiln__lm_fail(KILN_INVALID_ARGUMENT, "%s: options->temperature is %g", call,
-                             own->temperature);
-    if (!(own->top_p >= 0 && own->top_p <= 1) || !(own->min_p >= 0 && own->min_p <= 1))
+                             temperature);
+    if (!(top_p >= 0 && top_p <= 1) || !(min_p >= 0 && min_p <= 1))
         return kiln__lm_fail(KILN_INVALID_ARGUMENT,
                              "%s: options->top_p is %g and min_p %g; both are from 0 to 1", call,
-                             own->top_p, own->min_p);
+                             top_p, min_p);
     return KILN_OK;
 }
 
-/* Cosine and sine of each position's angles, in double precision until they are stored. */
-static kiln_status fill_angles(kiln_lm_session *session)
+static kiln_status check_options(const kiln_lm_session_options *own)
 {
-    const struct kiln__lm_shape *shape = &session->lm->shape;
-    const float *factors = session->lm->weights.factors;
-    const size_t half = shape->turned / 2, bytes = half * sizeof(float);
-    float *cosine = malloc(session->context * bytes), *sine = malloc(session->context * bytes);
-    kiln_status status = cosine && sine ? KILN_OK : kiln__lm_no_memory("kiln_lm_session_create");
-    for (size_t i = 0; i < half && !status; i++) {
-        const double frequency = shape->scale *
-                                 pow(shape->base, -2.0 * (double)i / (double)shape->turned) /
-                                 (factors ? (double)factors[i] : 1);
-        for (size_t place = 0; place < session->context; place++) {
-            cosine[place * half + i] = (float)cos((double)place * frequency);
-            sine[place * half + i] = (float)sin((double)place * frequency);
-        }
-    }
-    if (!status)
-        status = kiln_buffer_write(session->cosine, 0, cosine, session->context * bytes);
-    if (!status)
-        status = kiln_buffer_write(session->sine, 0, sine, session->context * bytes);
-    free(cosine);
-    free(sine);
-    return status;
-}
-
-/* Zeros: what lies behind the text takes part in products, with a weight of 0. */
-static kiln_status make_cache(kiln_lm_session *session, const size_t *dims, void *zeros,
-                              kiln_buffer **cache)
-{
-    kiln_status status = kiln_buffer_create(session->lm->context, session->cache, 4, dims, cache);
-    return status ? status : kiln_buffer_write(*cache, 0, zeros, kiln_buffer_bytes(*cache));
-}
-
-static kiln_status make_caches(kiln_lm_session *session)
-{
-    const struct kiln__lm_shape *shape = &session->lm->shape;
-    const size_t dims[] = {shape->pairs, 1, session->context, shape->size};
-    const size_t angles[] = {session->context, shape->turned / 2};
-    kiln_context *context = session->lm->context;
-    void *zeros = calloc(dims[0] * dims[2] * dims[3], kiln_type_size(session->cache));
-    session->keys = calloc(shape->layers, sizeof *session->keys);
-    session->values = calloc(shape->layers, sizeof *session->values);
-    kiln_status status = zeros && session->keys && session->values
-                             ? KILN_OK
-                             : kiln__lm_no_memory("kiln_lm_session_create");
-    for (size_t i = 0; i < shape->layers && !status; i++) {
-        status = make_cache(session, dims, zeros, &session->keys[i]);
-        if (!status)
-            status = make_cache(session, dims, zeros, &session->values[i]);
-    }
-    free(zeros);
-    if (!status)
-        status = kiln_buffer_create(context, KILN_F32, 2, angles, &session->cosine);
-    if (!status)
-        status = kiln_buffer_create(context, KILN_F32, 2, angles, &session->sine);
-    return status ? status : fill_angles(session);
+    static const char call[] = "kiln_lm_session_create";
+    kiln_status status = kiln__lm_check_caches(call, own->cache, own->context);
+    return status ? status
+                  : kiln__lm_check_sampling(call, own->temperature, own->top_p, own->min_p);
 }
 
 static kiln_status fill(kiln_lm_session *session, const kiln_lm_session_options *own)
 {
-    const struct kiln__lm_shape *shape = &session->lm->shape;
-    session->context = own->context                     ? own->context
-                       : shape->context < USUAL_CONTEXT ? shape->context
-                                                        : USUAL_CONTEXT;
-    session->cache = own->cache ? own->cache : session->lm->stored ? session->lm->stored : KILN_F32;
+    const kiln_lm *lm = session->lm;
+    session->context = own->context ? own->context : kiln__lm_usual_context(lm);
+    session->most_rows = KILN__LM_MOST_ROWS;
+    session->caches = (struct kiln__lm_caches){
+        own->cache ? own->cache : kiln__lm_usual_cache(lm), 1, session->context, 0, 0, 0, 0};
     session->sampling =
         (struct kiln__sampling){own->temperature, own->top_k, own->top_p, own->min_p};
     session->seed = own->seed;
     session->text = malloc(session->context * sizeof *session->text);
-    session->logits = malloc(shape->words * sizeof *session->logits);
-    session->choices = malloc(shape->words * sizeof *session->choices);
+    session->logits = malloc(lm->shape.words * sizeof *session->logits);
+    session->choices = malloc(lm->shape.words * sizeof *session->choices);
     if (!session->text || !session->logits || !session->choices)
         return kiln__lm_no_memory("kiln_lm_session_create");
-    return make_caches(session);
+    return kiln__lm_caches_make("kiln_lm_session_create", lm, &session->caches);
 }
 
 kiln_status kiln_lm_session_create(kiln_lm *lm, const kiln_lm_session_options *options,
@@ -150,14 +90,7 @@ void kiln_lm_session_release(kiln_lm_session *session)
         return;
     for (size_t i = 0; i < KILN__LM_STEPS; i++)
         kiln_batch_release(session->steps[i]);
-    for (size_t i = 0; i < session->lm->shape.layers; i++) {
-        kiln_buffer_release(session->keys ? session->keys[i] : NULL);
-        kiln_buffer_release(session->values ? session->values[i] : NULL);
-    }
-    free(session->keys);
-    free(session->values);
-    kiln_buffer_release(session->cosine);
-    kiln_buffer_release(session->sine);
+    kiln__lm_caches_free(session->lm, &session->caches);
     free(session->text);
     free(session->logits);
     free(session->choices);
@@ -170,25 +103,39 @@ void kiln_lm_session_release(kiln_lm_session *session)
 /* Chunks of a prompt, so that few batches serve all lengths. */
 static const size_t sizes[KILN__LM_STEPS] = {1, 8, 32, 128, KILN__LM_MOST_ROWS};
 
-/* The size that takes `count` tokens, or the largest that `room` has, places that are left. */
-static size_t choose_size(size_t count, size_t room)
+/* The size that takes `count` tokens, or the largest of `most` or fewer. */
+static size_t choose_size(size_t count, size_t most)
 {
     size_t i = 0;
-    while (i + 1 < KILN__LM_STEPS && sizes[i] < count && sizes[i + 1] <= room)
+    while (i + 1 < KILN__LM_STEPS && sizes[i] < count && sizes[i + 1] <= most)
         i++;
     return i;
 }
 
-/* The model sees the next tokens of the text, as many as one run takes. Those that fill a chunk up,
- * the last one again and again, leave keys behind the text, which nobody sees before they are
- * written anew. A run that failed may have spoilt any key: all are made again. */
-static kiln_status run_step(kiln_lm_session *session, size_t length)
+static kiln_status record(kiln_lm_session *session, size_t rows, kiln_batch **batch)
 {
-    const size_t left = length - session->seen;
-    const size_t size = choose_size(left, session->context - session->seen), rows = sizes[size];
+    return kiln__lm_record(&(struct kiln__lm_step){.lm = session->lm,
+                                                   .caches = &session->caches,
+                                                   .lanes = 1,
+                                                   .rows = rows,
+                                                   .tokens = session->rows,
+                                                   .positions = &session->position,
+                                                   .last = &session->last,
+                                                   .logits = session->logits},
+                           batch);
+}
+
+/* Tokens that fill a chunk up, the last one again and again, leave keys behind the text, which
+ * nobody sees before they are written anew. A run that failed may have spoilt any key: all are made
+ * again. */
+kiln_status kiln__lm_session_step(kiln_lm_session *session, size_t length)
+{
+    const size_t left = length - session->seen, room = session->context - session->seen;
+    const size_t most = room < session->most_rows ? room : session->most_rows;
+    const size_t size = choose_size(left, most), rows = sizes[size];
     const size_t count = left < rows ? left : rows;
     kiln_batch **step = &session->steps[size];
-    kiln_status status = *step ? KILN_OK : kiln__lm_record(session, rows, step);
+    kiln_status status = *step ? KILN_OK : record(session, rows, step);
     if (status)
         return status;
     for (size_t i = 0; i < rows; i++)
@@ -213,7 +160,7 @@ static kiln_status catch_up(kiln_lm_session *session, size_t length)
     if (!session->has_logits && session->seen == length)
         session->seen--;
     while (session->seen < length && !status)
-        status = run_step(session, length);
+        status = kiln__lm_session_step(session, length);
     return status;
 }
 

@@ -3,7 +3,7 @@
 #ifndef KILN_LM_SESSION_H
 #define KILN_LM_SESSION_H
 
-#include "lm/model.h"
+#include "lm/decoder.h"
 #include "lm/sample.h"
 
 enum {
@@ -14,7 +14,8 @@ enum {
 struct kiln_lm_session {
     kiln_lm *lm;
     size_t context;
-    kiln_type cache;
+    size_t most_rows;              /* of a step */
+    struct kiln__lm_caches caches; /* of one slot */
     struct kiln__sampling sampling;
     uint64_t seed;
     int32_t *text;       /* `context` tokens, of which */
@@ -22,15 +23,17 @@ struct kiln_lm_session {
     bool has_logits;     /* of what may follow the first `seen` */
     float *logits;
     struct kiln__candidate *choices;
-    kiln_buffer **keys, **values;      /* of each layer [pairs,1,context,size] */
-    kiln_buffer *cosine, *sine;        /* of each position [context,turned/2] */
     kiln_batch *steps[KILN__LM_STEPS]; /* of each size, at any position; NULL: not yet recorded */
     int32_t rows[KILN__LM_MOST_ROWS];  /* what a run reads: tokens, */
     int32_t position, last;            /* the first one's place, which one's logits are wanted */
 };
 
-/* A step's batch, recorded: it reads the session's rows, position and last, puts keys and values
- * into the caches, and writes logits. Errors: those of the batch; *batch is NULL. */
-kiln_status kiln__lm_record(kiln_lm_session *session, size_t rows, kiln_batch **batch);
+/* Errors: INVALID_ARGUMENT, as `call`. */
+kiln_status kiln__lm_check_sampling(const char *call, double temperature, double top_p,
+                                    double min_p);
+
+/* The model sees the next tokens of the text's first `length`, as many as one run takes. Errors:
+ * those of kiln_batch_execute(). */
+kiln_status kiln__lm_session_step(kiln_lm_session *session, size_t length);
 
 #endif

@@ -21,6 +21,7 @@
 #define KILN_LM_H
 
 #include <kiln/context.h>
+#include <kiln/executor.h>
 #include <kiln/status.h>
 #include <kiln/types.h>
 
@@ -233,6 +234,153 @@ KILN_API size_t kiln_lm_session_context(const kiln_lm_session *session);
  *  (NULL, more than there are). */
 KILN_API KILN_MUST_CHECK kiln_status kiln_lm_session_truncate(kiln_lm_session *session,
                                                               size_t length);
+
+/* ---- many texts at once ---- */
+
+/** Texts that go on together, a token each in a step: requests join and leave between steps. */
+typedef struct kiln_lm_batcher kiln_lm_batcher;
+
+/** One text of a batcher. */
+typedef struct kiln_lm_request kiln_lm_request;
+
+/** How a batcher works. Start from KILN_LM_BATCHER_OPTIONS_INIT; zero in a field is its default. */
+typedef struct kiln_lm_batcher_options {
+    size_t size;           /**< sizeof(kiln_lm_batcher_options), set by the initialiser */
+    size_t slots;          /**< most texts at once, 2 to 64; 8 */
+    size_t context;        /**< most tokens of a text; 0: as many as the model was trained with, 4,096
+                                at most */
+    kiln_type cache;       /**< as in kiln_lm_session_options */
+    uint64_t memory_limit; /**< most bytes of device memory for keys and values: there are fewer
+                                slots where more do not fit; 0: no bound */
+    size_t max_queue;      /**< most requests that wait for a slot, at most 2^20; 128 */
+} kiln_lm_batcher_options;
+
+/** Options with every default. */
+#define KILN_LM_BATCHER_OPTIONS_INIT                                                               \
+    {                                                                                              \
+        sizeof(kiln_lm_batcher_options), 8, 0, (kiln_type)0, 0, 128                                \
+    }
+
+/** Fill a structure as KILN_LM_BATCHER_OPTIONS_INIT does. NULL does nothing. Threads: any. Errors:
+ *  none. */
+KILN_API void kiln_lm_batcher_options_init(kiln_lm_batcher_options *options, size_t size);
+#define kiln_lm_batcher_options_init(...)                                                          \
+    kiln_lm_batcher_options_init(__VA_ARGS__, sizeof(kiln_lm_batcher_options))
+
+/** Make a batcher: its program submits requests, and calls kiln_lm_batcher_step() as long as there
+ *  is something to do. `options` may be NULL.
+ *  @code
+ *  kiln_lm_batcher_create(lm, NULL, &batcher);
+ *  kiln_lm_batcher_submit(batcher, tokens, count, NULL, &request);
+ *  while (kiln_lm_request_poll(request) == KILN_NOT_READY && !kiln_lm_batcher_step(batcher))
+ *      done += kiln_lm_request_read(request, done, answer + done, room - done);
+ *  @endcode
+ *  A request's logits, and so its tokens, have the same bits alone and in whatever company, joined
+ *  at whatever time, on one device: each step that texts share is batch-invariant
+ *  (kiln_batch_set_batch_invariant()), and prompts are read one after another, in parts that depend on
+ *  the prompt alone. What prompts begin with in common, in whole parts of 128 tokens, is read once
+ *  where they follow each other.
+ *  Owner: the caller, until kiln_lm_batcher_release(); it holds the model. Threads: any. Errors:
+ *  INVALID_ARGUMENT, UNSUPPORTED, TOO_LARGE (more than 2^31 elements of keys in a layer),
+ *  OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (also where memory_limit does not hold two texts),
+ *  DEVICE_ERROR, FORKED; *batcher is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_batcher_create(
+    kiln_lm *lm, const kiln_lm_batcher_options *options, kiln_lm_batcher **batcher);
+
+/** End a batcher: requests that have not ended do so as CANCELLED. NULL does nothing. Threads: one,
+ *  while no other calls it; its requests may be used and released afterwards, too. Errors: none. */
+KILN_API void kiln_lm_batcher_release(kiln_lm_batcher *batcher);
+
+/** How a request goes on. Start from KILN_LM_REQUEST_OPTIONS_INIT; zero in a field is its default. */
+typedef struct kiln_lm_request_options {
+    size_t size;            /**< sizeof(kiln_lm_request_options), set by the initialiser */
+    size_t max_tokens;      /**< most tokens of the answer; 0: until the context is full */
+    double temperature;     /**< this and the next ones as in kiln_lm_session_options */
+    size_t top_k;           /**< ... */
+    double top_p;           /**< ... */
+    double min_p;           /**< ... */
+    uint64_t seed;          /**< ... */
+    kiln_priority priority; /**< among those that wait */
+    uint64_t deadline_us;   /**< if it has not ended so long after the submission, it ends as
+                                 TIMED_OUT; microseconds; 0: none */
+} kiln_lm_request_options;
+
+/** Options with every default. */
+#define KILN_LM_REQUEST_OPTIONS_INIT                                                               \
+    {                                                                                              \
+        sizeof(kiln_lm_request_options), 0, 0, 0, 0, 0, 0, KILN_PRIORITY_NORMAL, 0                 \
+    }
+
+/** Fill a structure as KILN_LM_REQUEST_OPTIONS_INIT does. NULL does nothing. Threads: any. Errors:
+ *  none. */
+KILN_API void kiln_lm_request_options_init(kiln_lm_request_options *options, size_t size);
+#define kiln_lm_request_options_init(...)                                                          \
+    kiln_lm_request_options_init(__VA_ARGS__, sizeof(kiln_lm_request_options))
+
+/** Have a text of `count` tokens, at least one, go on. It ends behind a token that ends an answer
+ *  (kiln_lm_is_end()), after max_tokens, or where the context is full. `options` may be NULL.
+ *  Owner: the caller owns *request, until kiln_lm_request_release(). Threads: any, also while another
+ *  is in kiln_lm_batcher_step(). Errors: INVALID_ARGUMENT (NULL, no tokens, a number that is no
+ *  token), TOO_LARGE (no room in the context for one token more), BUSY (max_queue requests wait),
+ *  UNSUPPORTED, OUT_OF_HOST_MEMORY; *request is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_batcher_submit(
+    kiln_lm_batcher *batcher, const int32_t *tokens, size_t count,
+    const kiln_lm_request_options *options, kiln_lm_request **request);
+
+/** A step: each text that goes on gets a token, and up to 128 tokens of a prompt are read.
+ *  NOT_READY: there is nothing to do. After the error of a run the texts that were in it are read
+ *  again, by later steps, and go on, where last bits may be others then; one that has been in three
+ *  such runs ends with the error. Threads: one at a time. Errors: INVALID_ARGUMENT for NULL, those of
+ *  kiln_batch_execute(). */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_batcher_step(kiln_lm_batcher *batcher);
+
+/** Copy up to `most` tokens of the answer so far, from number `from` on, and answer how many. Threads:
+ *  any. Errors: none; 0 for NULL. */
+KILN_API size_t kiln_lm_request_read(kiln_lm_request *request, size_t from, int32_t *tokens,
+                                     size_t most);
+
+/** NOT_READY, or how the request ended: after that it gets no further token. Threads: any. Errors:
+ *  CANCELLED, TIMED_OUT, BAD_VALUE (a logit is NaN), those of kiln_lm_batcher_step(),
+ *  INVALID_ARGUMENT for NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_request_poll(kiln_lm_request *request);
+
+/** End a request as CANCELLED; one that has ended stays as it is. NULL does nothing. Threads: any.
+ *  Errors: none. */
+KILN_API void kiln_lm_request_cancel(kiln_lm_request *request);
+
+/** Release a request; one that has not ended is cancelled. NULL does nothing. Threads: one, after
+ *  all other calls on it. Errors: none. */
+KILN_API void kiln_lm_request_release(kiln_lm_request *request);
+
+/** What a batcher has done so far, and what it is at. */
+typedef struct kiln_lm_batcher_stats {
+    uint64_t requests;      /**< taken by kiln_lm_batcher_submit() */
+    uint64_t refused;       /**< not taken, whatever the reason */
+    uint64_t completed;     /**< that ended by themselves */
+    uint64_t failed;        /**< that ended with an error */
+    uint64_t cancelled;     /**< by their caller or by the batcher's end */
+    uint64_t timed_out;     /**< whose deadline passed */
+    uint64_t prompt_tokens; /**< of prompts that were read */
+    uint64_t shared_tokens; /**< those among them that a prompt before had read already */
+    uint64_t tokens;        /**< of answers */
+    uint64_t steps;         /**< runs in which texts went on */
+    uint64_t failed_steps;  /**< runs that failed, those that read prompts too */
+    uint64_t slots;         /**< texts at once */
+    uint64_t running;       /**< requests that have a slot now */
+    uint64_t queued;        /**< requests that wait now */
+    uint64_t cache_bytes;   /**< device memory of keys and values */
+    double fill;            /**< texts of runs over the rows that these computed, 0 to 1 */
+    kiln_latency first;     /**< from submission to the answer's first token */
+    kiln_latency step;      /**< of each kiln_lm_batcher_step() that ran something */
+    kiln_latency total;     /**< of requests that completed */
+} kiln_lm_batcher_stats;
+
+/** Fill `stats`. Threads: any. Errors: INVALID_ARGUMENT. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_batcher_get_stats(kiln_lm_batcher *batcher,
+                                                               kiln_lm_batcher_stats *stats,
+                                                               size_t size);
+#define kiln_lm_batcher_get_stats(...)                                                             \
+    kiln_lm_batcher_get_stats(__VA_ARGS__, sizeof(kiln_lm_batcher_stats))
 
 #ifdef __cplusplus
 }
