@@ -22,7 +22,9 @@ python_modules = \
 	python/kiln/_tape.py \
 	python/kiln/_tensor.py \
 	python/kiln/_torch_graph.py \
+	python/kiln/_torch_indices.py \
 	python/kiln/_torch_layers.py \
+	python/kiln/_torch_orders.py \
 	python/kiln/_torch_operators.py \
 	python/kiln/_tree.py \
 	python/kiln/_types.py \
@@ -32,6 +34,7 @@ python_modules = \
 	python/kiln/torch.py
 python_tests = \
 	python/tests/check_torch.py \
+	python/tests/check_torch_models.py \
 	python/tests/tap.py \
 	python/tests/test_executor.py \
 	python/tests/test_exit.py \

@@ -13,7 +13,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from . import _tape, _torch_layers  # noqa: F401  (its rows)
+from . import _tape, _torch_indices, _torch_layers, _torch_orders  # noqa: F401  (their rows)
 from ._buffer import Buffer
 from ._context import Context
 from ._library import Error, check, lib

@@ -2,6 +2,7 @@
 """Rows of ATen's layers: convolutions, pools, normalisations, attention, and their gradients."""
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Optional, Sequence
 
 import numpy as np
@@ -81,18 +82,21 @@ def _max_pool(count: int) -> Callable:
     return pooled
 
 
-row('aten.max_pool2d_with_indices.default')(_max_pool(2))
-row('aten.max_pool3d_with_indices.default')(_max_pool(3))
+def _max_pool_backward(count: int) -> Callable:
+    def pulled(gradient: Tensor, x: Tensor, window: Any, stride: Any, padding: Any, dilation: Any,
+               ceil: bool, indices: Tensor) -> Tensor:
+        outer = x.shape[:-count]
+        flat = [*outer, math.prod(x.shape[-count:])]
+        seen = [*outer, math.prod(gradient.shape[-count:])]
+        return _f.scatter_elements(_f.zeros(flat, 'f32'), indices.reshape(seen),
+                                   gradient.astype('f32').reshape(seen), len(flat) - 1,
+                                   'add').reshape(x.shape)
+    return pulled
 
 
-@row('aten.max_pool2d_with_indices_backward.default')
-def _max_pool_backward(gradient: Tensor, x: Tensor, window: Any, stride: Any, padding: Any,
-                       dilation: Any, ceil: bool, indices: Tensor) -> Tensor:
-    flat = [*x.shape[:-2], x.shape[-2] * x.shape[-1]]
-    seen = [*x.shape[:-2], gradient.shape[-2] * gradient.shape[-1]]
-    return _f.scatter_elements(_f.zeros(flat, 'f32'), indices.reshape(seen),
-                               gradient.astype('f32').reshape(seen), len(flat) - 1,
-                               'add').reshape(x.shape)
+for _count in (2, 3):
+    row(f'aten.max_pool{_count}d_with_indices.default')(_max_pool(_count))
+    row(f'aten.max_pool{_count}d_with_indices_backward.default')(_max_pool_backward(_count))
 
 
 def _avg_pool(count: int) -> Callable:
@@ -106,14 +110,15 @@ def _avg_pool(count: int) -> Callable:
     return pooled
 
 
-row('aten.avg_pool1d.default')(_avg_pool(1))
-row('aten.avg_pool2d.default')(_avg_pool(2))
-row('aten.avg_pool3d.default')(_avg_pool(3))
+def _avg_pool_backward(count: int) -> Callable:
+    def pulled(gradient: Tensor, x: Tensor, *options: Any) -> Tensor:
+        return _pulled_back(lambda x: _avg_pool(count)(x, *options), [x], gradient)[0]
+    return pulled
 
 
-@row('aten.avg_pool2d_backward.default')
-def _avg_pool_backward(gradient: Tensor, x: Tensor, *options: Any) -> Tensor:
-    return _pulled_back(lambda x: _avg_pool(2)(x, *options), [x], gradient)[0]
+for _count in (1, 2, 3):
+    row(f'aten.avg_pool{_count}d.default')(_avg_pool(_count))
+    row(f'aten.avg_pool{_count}d_backward.default')(_avg_pool_backward(_count))
 
 
 def _shares(extent: int, wanted: int) -> np.ndarray:
@@ -125,19 +130,77 @@ def _shares(extent: int, wanted: int) -> np.ndarray:
     return made
 
 
-@row('aten._adaptive_avg_pool2d.default')
+def _spread(x: Tensor, shares: Sequence[np.ndarray]) -> Tensor:
+    """x with each of its last dimensions multiplied by a matrix [wanted, extent]."""
+    x = x.astype('f32')
+    for i, matrix in enumerate(shares):
+        dim = x.ndim - len(shares) + i
+        x = _f.swapaxes(_f.swapaxes(x, dim, -1) @ constant(matrix.T, x), dim, -1)
+    return x
+
+
 def _adaptive_pool(x: Tensor, size: Sequence[int]) -> Tensor:
-    if list(size) == [1, 1]:
-        return _o.mean(x, (-2, -1), True)
-    rows, columns = (constant(_shares(*pair), x) for pair in zip(x.shape[-2:], size))
-    return rows @ x.astype('f32') @ _f.transpose(columns)
+    last = x.shape[x.ndim - len(size):]
+    if all(n == 1 for n in size):
+        return _o.mean(x, tuple(range(-len(size), 0)), True)
+    return _spread(x, [_shares(*pair) for pair in zip(last, size)])
 
 
-@row('aten._adaptive_avg_pool2d_backward.default')
-def _adaptive_pool_backward(gradient: Tensor, x: Tensor) -> Tensor:
-    rows, columns = (constant(_shares(*pair), x)
-                     for pair in zip(x.shape[-2:], gradient.shape[-2:]))
-    return _f.transpose(rows) @ gradient.astype('f32') @ columns
+def _adaptive_pool_backward(count: int) -> Callable:
+    def pulled(gradient: Tensor, x: Tensor) -> Tensor:
+        return _spread(gradient, [_shares(*pair).T for pair in
+                                  zip(x.shape[-count:], gradient.shape[-count:])])
+    return pulled
+
+
+for _count in (2, 3):
+    row(f'aten._adaptive_avg_pool{_count}d.default')(_adaptive_pool)
+    row(f'aten._adaptive_avg_pool{_count}d_backward.default')(_adaptive_pool_backward(_count))
+
+
+# ---- other extents ----
+
+def _resized(count: int, aligns: bool, **options: Any) -> Callable:
+    """A row of so many dimensions that are interpolated; some say whether corners are aligned."""
+    def resized(x: Tensor, size: Sequence[int], *further: Any) -> Tensor:
+        further = list(further)
+        chosen = dict(options)
+        if aligns and further.pop(0):
+            chosen['coordinates'] = 'align_corners'
+        scales = [s for s in further if s is not None]
+        outer = list(x.shape[:x.ndim - count])
+        given = {'scale': [1.0] * len(outer) + scales} if len(scales) == count and \
+            chosen['coordinates'] != 'align_corners' else {}
+        return _f.resize(x.astype('f32'), outer + list(size), **given, **chosen)
+    return resized
+
+
+def _resized_backward(function: Callable) -> Callable:
+    def pulled(gradient: Tensor, size: Sequence[int], shape: Sequence[int], *further: Any) -> Tensor:
+        # Of which tensor makes no difference: each element is a sum of some with constant weights.
+        return _pulled_back(lambda x: function(x, size, *further), [_f.zeros(shape, 'f32')],
+                            gradient.astype('f32'))[0]
+    return pulled
+
+
+_NEAREST = {'method': 'nearest', 'coordinates': 'asymmetric'}
+_NEAREST_EXACT = {'method': 'nearest', 'coordinates': 'tf_half_pixel'}
+_LINEAR = {'method': 'linear', 'coordinates': 'half_pixel'}
+_CUBIC = {'method': 'cubic', 'coordinates': 'half_pixel'}
+_AVERAGED = {'exclude_outside': True, 'antialias': True}
+
+for _name, _count, _aligns, _options in (
+        ('upsample_nearest1d', 1, False, _NEAREST), ('upsample_nearest2d', 2, False, _NEAREST),
+        ('upsample_nearest3d', 3, False, _NEAREST),
+        ('_upsample_nearest_exact1d', 1, False, _NEAREST_EXACT),
+        ('_upsample_nearest_exact2d', 2, False, _NEAREST_EXACT),
+        ('_upsample_nearest_exact3d', 3, False, _NEAREST_EXACT),
+        ('upsample_linear1d', 1, True, _LINEAR), ('upsample_bilinear2d', 2, True, _LINEAR),
+        ('upsample_trilinear3d', 3, True, _LINEAR), ('upsample_bicubic2d', 2, True, _CUBIC),
+        ('_upsample_bilinear2d_aa', 2, True, {**_LINEAR, **_AVERAGED}),
+        ('_upsample_bicubic2d_aa', 2, True, {**_CUBIC, **_AVERAGED, 'cubic': -0.5})):
+    _function = row(f'aten.{_name}.default')(_resized(_count, _aligns, **_options))
+    row(f'aten.{_name}_backward.default')(_resized_backward(_function))
 
 
 # ---- normalisation ----

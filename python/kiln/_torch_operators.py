@@ -44,7 +44,7 @@ def row(*names: str) -> Callable[[Callable], Callable]:
     return enter
 
 
-def _rows(overloads: str, functions: dict[str, Callable]) -> None:
+def enter_rows(overloads: str, functions: dict[str, Callable]) -> None:
     for name, function in functions.items():
         ROWS.update(dict.fromkeys([f'aten.{name}.{o}' for o in overloads.split()], function))
 
@@ -86,12 +86,52 @@ def _sign(x: Any) -> Any:
     return _o.where(_o.equal(x, x), _o.sign(x), 0)  # of NaN PyTorch's is 0
 
 
-_rows('default', {
+def _is_negative(x: Any) -> Any:
+    """Whether the sign is minus, of -0 too."""
+    if not x.dtype.is_floating:
+        return _o.less(x, 0)
+    return _o.less(_o.where(_o.equal(x, 0), _o.reciprocal(x), x), 0)
+
+
+def _with_sign(x: Any, sign: Any) -> Any:
+    size = _o.abs(x)
+    return _o.where(_is_negative(sign), _o.neg(size), size)
+
+
+def _hypotenuse(a: Any, b: Any) -> Any:
+    a, b = _o.abs(a), _o.abs(b)
+    longer = _o.maximum(a, b)
+    ratio = _o.div(_o.minimum(a, b), longer)
+    length = longer * _o.sqrt(1 + _o.square(ratio))
+    return _o.where(_o.logical_or(_o.equal(longer, 0), _o.isinf(longer)), longer, length)
+
+
+def _besides_nan(function: Callable) -> Callable:
+    def chosen(a: Any, b: Any) -> Any:
+        return _o.where(_o.isnan(a), b, _o.where(_o.isnan(b), a, function(a, b)))
+    return chosen
+
+
+def _angle(x: Any) -> Any:
+    if not x.dtype.is_floating:
+        return _o.where(_o.less(x, 0), math.pi, 0.0)
+    return _o.where(_o.isnan(x), x, _o.where(_o.less(x, 0), math.pi, 0.0))
+
+
+def _rounded(x: Any, decimals: int) -> Any:
+    factor = 10.0 ** abs(decimals)
+    if decimals < 0:
+        return _o.round(x / factor) * factor
+    return _o.round(x * factor) / factor
+
+
+enter_rows('default', {
     **{name: getattr(_o, name) for name in (
         'abs acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp exp2 expm1 floor isinf isnan '
         'log log1p log2 logical_not neg reciprocal relu round rsqrt sigmoid sin sinh sqrt square '
         'tan tanh trunc atan2 logical_and logical_or logical_xor maximum minimum').split()},
     'alias': lambda x: x,
+    'angle': _angle,
     'bitwise_not': _f.invert,
     'clamp': _clamped,
     'clamp_max': lambda x, high: _clamped(x, None, high),
@@ -99,9 +139,12 @@ _rows('default', {
     'clone': lambda x, memory_format=None: x,
     'detach': lambda x: x,
     'elu': _elu,
+    'fmax': _besides_nan(_o.maximum),
+    'fmin': _besides_nan(_o.minimum),
     'gelu': _gelu,
     'hardsigmoid': _o.hard_sigmoid,
     'hardswish': _o.hard_swish,
+    'hypot': _hypotenuse,
     'hardtanh': lambda x, low=-1, high=1: _clamped(x, low, high),
     'leaky_relu': lambda x, slope=0.01: _o.where(_o.greater(x, 0), x, _o.mul(x, slope)),
     'lift_fresh_copy': lambda x: x,
@@ -109,10 +152,11 @@ _rows('default', {
     'positive': lambda x: x,
     'sgn': _sign,
     'sign': _sign,
+    'signbit': _is_negative,
     'silu': _o.swish,
     'softplus': _softplus,
 })
-_rows('Tensor Scalar', {
+enter_rows('Tensor Scalar', {
     'add': lambda a, b, alpha=1: a + _scaled(b, alpha),
     'sub': lambda a, b, alpha=1: a - _scaled(b, alpha),
     'mul': _o.mul,
@@ -121,14 +165,16 @@ _rows('Tensor Scalar', {
     'remainder': _o.mod,
     'eq': _o.equal, 'ne': _o.not_equal, 'lt': _o.less, 'le': _o.less_equal, 'gt': _o.greater,
     'ge': _o.greater_equal,
+    'copysign': _with_sign,
     'bitwise_and': lambda a, b: a & b,
     'bitwise_or': lambda a, b: a | b,
     'bitwise_xor': lambda a, b: a ^ b,
 })
-_rows('Tensor_mode Scalar_mode', {'div': _divided})
-_rows('Tensor_Tensor Tensor_Scalar Scalar', {'pow': _f.power})
-_rows('Tensor', {'clamp': _clamped})
-_rows('self', {'where': _o.where})
+enter_rows('Tensor_mode Scalar_mode', {'div': _divided})
+enter_rows('Tensor_Tensor Tensor_Scalar Scalar', {'pow': _f.power})
+enter_rows('Tensor', {'clamp': _clamped})
+enter_rows('decimals', {'round': _rounded})
+enter_rows('self', {'where': _o.where})
 
 
 @row('aten._to_copy.default')
@@ -190,13 +236,13 @@ def _extreme_at(largest: bool) -> Callable:
     return reduced
 
 
-_rows('default dim_IntList dim', {'sum': _reduction(_o.sum), 'mean': _reduction(_o.mean)})
-_rows('default dim_int', {'prod': _reduction(_o.product)})
-_rows('default', {'amax': _extreme(_o.max), 'amin': _extreme(_o.min), 'max': _extreme(_o.max),
+enter_rows('default dim_IntList dim', {'sum': _reduction(_o.sum), 'mean': _reduction(_o.mean)})
+enter_rows('default dim_int', {'prod': _reduction(_o.product)})
+enter_rows('default', {'amax': _extreme(_o.max), 'amin': _extreme(_o.min), 'max': _extreme(_o.max),
                   'min': _extreme(_o.min), 'argmax': _position(_o.argmax),
                   'argmin': _position(_o.argmin)})
-_rows('dim', {'max': _extreme_at(True), 'min': _extreme_at(False)})
-_rows('default dim dims', {'any': _truth('max'), 'all': _truth('min')})
+enter_rows('dim', {'max': _extreme_at(True), 'min': _extreme_at(False)})
+enter_rows('default dim dims', {'any': _truth('max'), 'all': _truth('min')})
 
 
 @row('aten.var.correction', 'aten.var.dim')
@@ -204,27 +250,9 @@ def _variance(x: Tensor, dim: Any = None, correction: Any = 1, keepdim: bool = F
     return _o.variance(x, _axes(x, dim), float(1 if correction is None else correction), keepdim)
 
 
-@row('aten.cumsum.default')
-def _cumsum(x: Tensor, dim: int, dtype: Optional[torch.dtype] = None) -> Tensor:
-    x = x if dtype is None else x.astype(type_of(dtype))
-    return x if not x.ndim else _o.cumsum(x, dim)
-
-
-@row('aten.topk.default')
-def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple:
-    return _f.topk(x, k, dim, not largest)
-
-
-def _sorted(x: Tensor, dim: int = -1, descending: bool = False) -> tuple:
-    if not x.ndim:
-        return x, _f.zeros((), 'i64')
-    order = _o.argsort(x, dim, descending)
-    return _f.gather_elements(x, order, dim), order
-
-
-ROWS['aten.sort.default'] = _sorted
-ROWS['aten.sort.stable'] = lambda x, stable=None, dim=-1, descending=False: \
-    _sorted(x, dim, descending)
+@row('aten.var_mean.correction')
+def _variance_and_mean(x: Tensor, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> tuple:
+    return _variance(x, dim, correction, keepdim), _o.mean(x, _axes(x, dim), keepdim)
 
 
 @row('aten._softmax.default')
@@ -251,6 +279,14 @@ def _full(shape: Any, value: Any, dtype: Optional[torch.dtype] = None, **_: Any)
     return _f.full(like.shape if like is not None else shape, value, kind)
 
 
+@row('aten.empty.memory_format', 'aten.empty_strided.default', 'aten.empty_permuted.default',
+     'aten.new_empty_strided.default')
+def _empty(*arguments: Any, dtype: Optional[torch.dtype] = None, **_: Any) -> Tensor:
+    like = arguments[0] if isinstance(arguments[0], Tensor) else None
+    kind = like.dtype.name if like is not None and dtype is None else type_of(dtype)
+    return _f.zeros(arguments[0 if like is None else 1], kind)
+
+
 @row('aten.scalar_tensor.default')
 def _scalar_tensor(value: Any, dtype: Optional[torch.dtype] = None, **_: Any) -> Tensor:
     return _f.full((), value, type_of(dtype))
@@ -275,7 +311,7 @@ def _iota(length: int, start: int, step: int, dtype: torch.dtype, **_: Any) -> T
 
 # ---- shape ----
 
-def _axis(x: Any, dim: int, further: int = 0) -> int:
+def axis_of(x: Any, dim: int, further: int = 0) -> int:
     return dim % (x.ndim + further) if x.ndim + further else 0
 
 
@@ -313,13 +349,21 @@ def _unsqueeze(x: Tensor, dim: int) -> Tensor:
 @row('aten.squeeze.dim', 'aten.squeeze.dims', 'aten.squeeze.default')
 def _squeeze(x: Tensor, dim: Any = None) -> Tensor:
     dims = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
-    gone = {_axis(x, d) for d in dims}
+    gone = {axis_of(x, d) for d in dims}
     return _f.reshape(x, [n for i, n in enumerate(x.shape) if i not in gone or n != 1])
+
+
+@row('aten.unfold.default')
+def _unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
+    x = x if x.ndim else x.reshape((1,))
+    axis = axis_of(x, dim)
+    seen = _f.windows(x, axis, [size], [step])
+    return _f.transpose(seen, [i for i in range(seen.ndim) if i != axis + 1] + [axis + 1])
 
 
 def _along(x: Any, dim: int, entry: Any) -> tuple:
     """A key that has this entry for a dimension."""
-    return (slice(None),) * _axis(x, dim) + (entry,)
+    return (slice(None),) * axis_of(x, dim) + (entry,)
 
 
 def _part(x: Any, dim: int, start: Any, end: Any, step: int) -> tuple:
@@ -366,7 +410,7 @@ def _cat(parts: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 @row('aten.flip.default')
 def _flip(x: Tensor, dims: Sequence[int]) -> Tensor:
-    turned = {_axis(x, d) for d in dims}
+    turned = {axis_of(x, d) for d in dims}
     return x[tuple(slice(None, None, -1 if i in turned else 1) for i in range(x.ndim))]
 
 
@@ -390,7 +434,7 @@ def _pad(x: Tensor, widths: Sequence[int], value: Any = 0) -> Tensor:
 
 @row('aten.diagonal.default')
 def _diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    first, second = _axis(x, dim1), _axis(x, dim2)
+    first, second = axis_of(x, dim1), axis_of(x, dim2)
     others = [i for i in range(x.ndim) if i not in (first, second)]
     rows, columns = x.shape[first], x.shape[second]
     start = offset if offset >= 0 else -offset * columns
@@ -401,145 +445,47 @@ def _diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tenso
     return _o.gather(flat, places, flat.ndim - 1)
 
 
-# ---- picking and putting ----
-
-def _shown(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """The first elements along each dimension."""
-    return x[tuple(slice(0, n) for n in shape)]
-
-
-@row('aten.gather.default')
-def _gather(x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Tensor:
-    if not x.ndim or not index.ndim:
-        raise Unsupported('no dimension to gather along')
-    axis = _axis(x, dim)
-    part = _shown(x, [x.shape[i] if i == axis else n for i, n in enumerate(index.shape)])
-    return _f.gather_elements(part, index, axis)
-
-
-@row('aten.index_select.default')
-def _index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    if not x.ndim:
-        return x
-    return _o.gather(x, index if index.ndim else index.reshape((1,)), _axis(x, dim))
-
-
-@row('aten.embedding.default')
-def _embedding(weight: Tensor, indices: Tensor, padding: int = -1, *_: Any) -> Tensor:
-    return _o.gather(weight, indices, 0)
-
-
-@row('aten.embedding_dense_backward.default')
-def _embedding_backward(gradient: Tensor, indices: Tensor, count: int, padding: int,
-                        by_frequency: bool) -> Tensor:
-    if by_frequency:
-        raise Unsupported('scaled by frequency')
-    width = gradient.shape[-1]
-    rows = gradient.reshape((-1, width))
-    places = indices.reshape((-1,))
-    if padding >= 0:
-        rows = _o.where(_o.equal(places, padding).reshape((-1, 1)), 0.0, rows)
-    return _f.scatter(_f.zeros((count, width), 'f32'), places, rows.astype('f32'), 0, 'add')
-
-
-_MODES = {'sum': 'add', 'prod': 'mul', 'amin': 'min', 'amax': 'max', 'add': 'add',
-          'multiply': 'mul'}
-
-
-def _put(x: Tensor, dim: int, index: Tensor, values: Any, mode: str) -> Tensor:
-    if not x.ndim or not index.ndim:
-        raise Unsupported('no dimension to scatter along')
-    values = _shown(values, index.shape) if isinstance(values, Tensor) else \
-        _f.full(index.shape, values, x.dtype)
-    return _f.scatter_elements(x, index, values.astype(x.dtype), _axis(x, dim), mode)
-
-
-@row('aten.scatter.src', 'aten.scatter.value')
-def _scatter(x: Tensor, dim: int, index: Tensor, values: Any) -> Tensor:
-    return _put(x, dim, index, values, 'set')
-
-
-@row('aten.scatter.reduce', 'aten.scatter.value_reduce')
-def _scatter_by(x: Tensor, dim: int, index: Tensor, values: Any, reduce: str) -> Tensor:
-    return _put(x, dim, index, values, _MODES[reduce])
-
-
-@row('aten.scatter_add.default')
-def _scatter_add(x: Tensor, dim: int, index: Tensor, values: Tensor) -> Tensor:
-    return _put(x, dim, index, values, 'add')
-
-
-@row('aten.scatter_reduce.two')
-def _scatter_reduce(x: Tensor, dim: int, index: Tensor, values: Tensor, reduce: str,
-                    include_self: bool = True) -> Tensor:
-    if reduce not in _MODES or not include_self:
-        raise Unsupported('a mean, or without the elements that are there')
-    return _put(x, dim, index, values, _MODES[reduce])
-
-
-def _picked(x: Tensor, indices: Sequence[Optional[Tensor]]) -> tuple:
-    """How tensors of indices pick: the order of dimensions that has theirs first, their extents, and
-    positions in what these are together."""
-    picked = [i for i, index in enumerate(indices) if index is not None]
-    tensors = [indices[i] for i in picked]
-    if any(t.dtype.name in ('bool', 'u8') for t in tensors):
-        raise Unsupported('a mask picks as many as its content says')
-    flat: Any = None
-    for i, index in zip(picked, tensors):
-        extent = x.shape[i]
-        index = _o.where(_o.less(index, 0), index + extent, index)
-        flat = index if flat is None else flat * extent + index
-    order = picked + [i for i in range(x.ndim) if i not in picked]
-    return picked, order, flat
-
-
-def _index(x: Tensor, indices: Sequence[Optional[Tensor]]) -> Tensor:
-    picked, order, flat = _picked(x, indices)
-    rest = [x.shape[i] for i in order[len(picked):]]
-    pool = _f.transpose(x, order).reshape([math.prod(x.shape[i] for i in picked)] + rest)
-    found = _o.gather(pool, flat, 0)
-    adjacent = picked == list(range(picked[0], picked[-1] + 1))
-    if not adjacent or picked[0] == 0:
-        return found
-    # Their dimensions stand where the first index does.
-    count = flat.ndim
-    before = list(range(count, count + picked[0]))
-    behind = list(range(count + picked[0], found.ndim))
-    return _f.transpose(found, before + list(range(count)) + behind)
-
-
-_rows('Tensor', {'index': _index, '_unsafe_index': _index})
-
-
-def _index_put(x: Tensor, indices: Sequence[Optional[Tensor]], values: Tensor,
-               accumulate: bool = False, unsafe: bool = False) -> Tensor:
-    masks = [i for i in indices if i is not None and i.dtype.name == 'bool']
-    if masks and len(indices) == 1 and values.size == 1 and not accumulate:
-        mask = masks[0].reshape(masks[0].shape + (1,) * (x.ndim - masks[0].ndim))
-        return _o.where(mask, values.reshape(()).astype(x.dtype), x)
-    picked, order, flat = _picked(x, indices)
-    rest = [x.shape[i] for i in order[len(picked):]]
-    count = math.prod(x.shape[i] for i in picked)
-    adjacent = picked == list(range(picked[0], picked[-1] + 1))
-    if adjacent and picked[0]:
-        shape = rest[:picked[0]] + list(flat.shape) + rest[picked[0]:]
-        values = values.broadcast_to(shape)
-        first = list(range(picked[0], picked[0] + flat.ndim))
-        values = _f.transpose(values, first + [i for i in range(len(shape)) if i not in first])
-    else:
-        values = values.broadcast_to([*flat.shape, *rest])
-    pool = _f.transpose(x, order).reshape([count] + rest)
-    put = _f.scatter(pool, flat.reshape((-1,)), values.reshape([flat.size] + rest).astype(x.dtype), 0,
-                     'add' if accumulate else 'set')
-    return _f.transpose(put.reshape([x.shape[i] for i in order]), np.argsort(order).tolist())
-
-
-_rows('default', {'index_put': _index_put, '_unsafe_index_put': _index_put})
-
-
 # ---- products ----
 
-_rows('default', {'mm': _o.matmul, 'bmm': _o.matmul})
+enter_rows('default', {'mm': _o.matmul, 'bmm': _o.matmul})
+
+
+@row('aten._trilinear.default')
+def _trilinear(a: Tensor, b: Tensor, c: Tensor, expand_a: Sequence[int], expand_b: Sequence[int],
+               expand_c: Sequence[int], dims: Sequence[int], unroll: int = 1) -> Tensor:
+    product = None
+    for x, places in ((a, expand_a), (b, expand_b), (c, expand_c)):
+        for place in places:
+            x = _f.expand_dims(x, place)
+        product = x if product is None else product * x
+    return _o.sum(product, tuple(dims), False) if dims else product
+
+
+def _distances(a: Tensor, b: Tensor, p: float) -> Tensor:
+    """Between the last dimensions of both, by the norm of this number."""
+    apart = _o.abs(a - b)
+    if p == 0:
+        return _o.sum(_o.not_equal(apart, 0).astype('f32'), -1, False)
+    if p == math.inf:
+        return _o.max(apart, -1, False)
+    if p == 1:
+        return _o.sum(apart, -1, False)
+    if p == 2:
+        return _o.sqrt(_o.sum(_o.square(apart), -1, False))
+    return _o.pow(_o.sum(_o.pow(apart, p), -1, False), 1 / p)
+
+
+@row('aten._cdist_forward.default')
+def _cdist(a: Tensor, b: Tensor, p: float, mode: Optional[int] = None) -> Tensor:
+    if not a.shape[-1]:
+        return _f.zeros((*a.shape[:-1], b.shape[-2]), 'f32')
+    return _distances(_f.expand_dims(a, -2), _f.expand_dims(b, -3), p)
+
+
+@row('aten._pdist_forward.default')
+def _pdist(x: Tensor, p: float = 2) -> Tensor:
+    first, second = (i.astype(np.int32) for i in np.triu_indices(x.shape[0], 1))
+    return _distances(_o.gather(x, first, 0), _o.gather(x, second, 0), p)
 
 
 @row('aten.addmm.default', 'aten.baddbmm.default')

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's own samples of its operators through torch.compile's backend, beside PyTorch's results.
 
-    check_torch.py [--samples N] [--core] [-v] [NAME ...]
+    check_torch.py [--samples N] [--core] [--count] [-v] [NAME ...]
 
 takes the first N samples in f32 of each operator of op_db, or of those named, and says how many are
-computed by kiln alone, with PyTorch's help, and wrong. --core lists Core ATen instead: what has a row,
+computed by kiln alone, with PyTorch's help, and wrong; with --count without running them. --core lists Core ATen instead: what has a row,
 what is decomposed into such, and what PyTorch computes."""
 import argparse
 import collections
@@ -43,12 +43,12 @@ def traced(function, sample):
     return graph, tensors, call
 
 
-def outcome(function, sample):
+def outcome(function, sample, runs):
     """How one sample ends: "kiln", "helped", "untraced", or what is wrong."""
     try:
         with torch.no_grad():
             graph, tensors, call = traced(function, sample)
-            expected = call(*[t.clone() for t in tensors])
+            expected = call(*[t.clone() for t in tensors]) if runs else None
     except Exception as error:  # its result depends on content, or PyTorch has no graph of it
         return 'untraced', str(error).split('\n', 1)[0]
     values = {node: node.meta.get('val') for node in graph.graph.nodes}
@@ -57,15 +57,16 @@ def outcome(function, sample):
     try:
         with torch.no_grad():
             made = Compiled(graph, values, kiln.default_context())
-            got = made([t.clone() for t in tensors])
-        torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-4, equal_nan=True)
+            if runs:
+                got = made([t.clone() for t in tensors])
+                torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-4, equal_nan=True)
     except Exception as error:
         return 'wrong', ' '.join(str(error).split())[:300]
     helped = {name: why for name, why in made.refusals.items()}
     return ('helped' if helped else 'kiln'), ', '.join(f'{n} ({w})' for n, w in helped.items())
 
 
-def check_operators(names, samples, verbose):
+def check_operators(names, samples, verbose, runs):
     from torch.testing._internal.common_methods_invocations import op_db
     counts, operators, refusals = (collections.Counter() for _ in range(3))
     for operator in op_db:
@@ -75,7 +76,7 @@ def check_operators(names, samples, verbose):
         ends = set()
         inputs = operator.sample_inputs('cpu', torch.float32, requires_grad=False)
         for _, sample in zip(range(samples), inputs):
-            end, words = outcome(operator.op, sample)
+            end, words = outcome(operator.op, sample, runs)
             counts[end] += 1
             ends.add(end)
             if end == 'helped':
@@ -85,7 +86,7 @@ def check_operators(names, samples, verbose):
         operators[next((e for e in ('wrong', 'helped', 'kiln', 'untraced') if e in ends), 'none')] += 1
     print('samples:', dict(counts))
     print('operators:', dict(operators))
-    for name, count in refusals.most_common(40):
+    for name, count in refusals.most_common():
         print(f'  {count} {name}')
     return counts['wrong']
 
@@ -111,13 +112,15 @@ def main():
     parser.add_argument('names', nargs='*')
     parser.add_argument('--samples', type=int, default=2)
     parser.add_argument('--core', action='store_true')
+    parser.add_argument('--count', action='store_true')
     parser.add_argument('-v', '--verbose', action='store_true')
     options = parser.parse_args()
     warnings.simplefilter('ignore')
     if options.core:
         check_core()
         return 0
-    return min(1, check_operators(options.names, options.samples, options.verbose))
+    return min(1, check_operators(options.names, options.samples, options.verbose,
+                                  not options.count))
 
 
 if __name__ == '__main__':

@@ -27,7 +27,7 @@ class Compiled(unittest.TestCase):
         call = compiled(function, **options)
         for _ in range(2):
             expected, got = function(*inputs), call(*inputs)
-            torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6, equal_nan=True)
             for a, b in zip(*map(torch.utils._pytree.tree_leaves, (got, expected))):
                 if isinstance(b, torch.Tensor):
                     self.assertEqual((a.dtype, a.stride()), (b.dtype, b.stride()))
@@ -59,6 +59,19 @@ class Compiled(unittest.TestCase):
         torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
         self.assertLess(losses[1][-1], losses[1][0])
         self.assertEqual([line[-12:] for line in log.output if 'batches' in line], ['in 1 batches'] * 2)
+
+    def test_batch_norm(self):
+        """Training of it is a batch forward and one backward, and so are its running averages."""
+        models = [nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU()) for _ in range(2)]
+        models[1].load_state_dict(models[0].state_dict())
+        x = torch.randn(4, 2, 5, 5)
+        with self.assertLogs('kiln.torch', 'INFO') as log:
+            for model, call in ((models[0], models[0]), (models[1], compiled(models[1]))):
+                call(x).square().sum().backward()
+        self.assertEqual([line[-12:] for line in log.output], ['in 1 batches'] * 2)
+        for a, b in zip(models[1].parameters(), models[0].parameters()):
+            torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(models[1].state_dict(), models[0].state_dict())
 
     def train(self, first, tokens, losses):
         for model in (first, copy.deepcopy(first)):
@@ -96,6 +109,47 @@ class Compiled(unittest.TestCase):
 
     def test_signs(self):
         self.same(lambda x: (x.sign(), torch.sgn(x)), torch.tensor([float('nan'), -2, -0.0, 3]))
+
+    def test_orders(self):
+        """Running results and orders, with equal elements and NaN among them."""
+        nan = float('nan')
+        x = torch.tensor([[2., 1, 2, -0.0, 2], [nan, 1, nan, 3, 3], [0, -1, -1, 4, 0]])
+        self.same(lambda x: (x.cummax(1), x.cummin(1), x.cumprod(0), x.logcumsumexp(1)), x)
+        self.same(lambda x: (x.median(1), x.nanmedian(1), x.nanmedian(), x.kthvalue(2, 1)), x)
+        self.same(lambda x: (x.mode(1), x.cumprod(1), x.cummin(0)), torch.arange(12).view(3, 4) % 3)
+
+    def test_searching(self):
+        """Where values belong among rows in order, on either side of equal ones."""
+        rows = torch.tensor([[1., 2, 2, 5, 9], [0, 0, 0, 7, 7]])
+        values = torch.tensor([[2., 0, 9, 10], [0, 7, -1, float('nan')]])
+        self.same(lambda r, v: (torch.searchsorted(r, v), torch.searchsorted(r, v, right=True),
+                                torch.bucketize(v, r[0], out_int32=True)), rows, values)
+        self.same(lambda x: (x.histc(4, 0, 3), x.histc(5)), torch.tensor([0., 3, 1, 2.5, 4, -1]))
+
+    def test_putting(self):
+        x, index = torch.arange(12.).view(4, 3), torch.tensor([0, 2, 0])
+        values, mask = torch.randn(3, 3), torch.arange(12).view(4, 3) % 5 == 0
+        self.same(lambda x, i, v, m: (
+            x.masked_scatter(m, v), x.put(torch.tensor([1, -1, 5]), v[0], accumulate=True),
+            *[x.index_reduce(0, i, v, kind, include_self=own) for own in (True, False)
+              for kind in ('mean', 'amax', 'prod')],
+            *[x.scatter_reduce(0, i.view(1, 3), v, kind, include_self=own) for own in (True, False)
+              for kind in ('mean', 'amin', 'sum')]), x, index, values, mask)
+
+    def test_extents(self):
+        """Pictures of other extents, and the gradients of that."""
+        def function(x):
+            made = [F.interpolate(x, size=(5, 4), mode=mode) for mode in
+                    ('nearest', 'nearest-exact', 'bilinear', 'bicubic')]
+            made += [F.interpolate(x, scale_factor=1.7, mode='bilinear', align_corners=True),
+                     F.interpolate(x, scale_factor=0.6, mode='bilinear', antialias=True),
+                     F.adaptive_avg_pool2d(x, (2, 5)), F.max_pool2d(x, 3, 2, 1)]
+            return torch.cat([m.flatten() for m in made])
+        x = torch.randn(2, 3, 7, 6, requires_grad=True)
+        weights = torch.randn(function(x).shape)
+        expected, = torch.autograd.grad((function(x) * weights).sum(), x)
+        got, = torch.autograd.grad((compiled(function)(x) * weights).sum(), x)
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
     def test_layouts(self):
         """Inputs that are no rows, results that are views, one that is an input."""
