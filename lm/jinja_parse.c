@@ -336,38 +336,35 @@ static struct kiln__jinja_node *parse_unary(struct parser *parser)
 /* Levels from the loosest one on. */
 enum { OR, AND, NOT, COMPARISON, SUM, JOIN, PRODUCT, UNARY };
 
-static const struct operator
-{
+static const struct binary {
+    const char *word, *second; /* two words, as "not in" */
     int level;
-    const char *words;
-    const char *second;
     enum kiln__jinja_node_kind kind;
-}
-operators[] = {
-    {OR, "or", NULL, KILN__NODE_OR},
-    {AND, "and", NULL, KILN__NODE_AND},
-    {COMPARISON, "==", NULL, KILN__NODE_EQUAL},
-    {COMPARISON, "!=", NULL, KILN__NODE_UNEQUAL},
-    {COMPARISON, "<", NULL, KILN__NODE_LESS},
-    {COMPARISON, ">", NULL, KILN__NODE_GREATER},
-    {COMPARISON, "<=", NULL, KILN__NODE_AT_MOST},
-    {COMPARISON, ">=", NULL, KILN__NODE_AT_LEAST},
-    {COMPARISON, "in", NULL, KILN__NODE_IN},
-    {COMPARISON, "not", "in", KILN__NODE_NOT_IN},
-    {SUM, "+", NULL, KILN__NODE_ADD},
-    {SUM, "-", NULL, KILN__NODE_SUBTRACT},
-    {JOIN, "~", NULL, KILN__NODE_JOIN},
-    {PRODUCT, "*", NULL, KILN__NODE_MULTIPLY},
-    {PRODUCT, "//", NULL, KILN__NODE_DIVIDE},
-    {PRODUCT, "%", NULL, KILN__NODE_MODULO},
+} operators[] = {
+    {"or", NULL, OR, KILN__NODE_OR},
+    {"and", NULL, AND, KILN__NODE_AND},
+    {"==", NULL, COMPARISON, KILN__NODE_EQUAL},
+    {"!=", NULL, COMPARISON, KILN__NODE_UNEQUAL},
+    {"<", NULL, COMPARISON, KILN__NODE_LESS},
+    {">", NULL, COMPARISON, KILN__NODE_GREATER},
+    {"<=", NULL, COMPARISON, KILN__NODE_AT_MOST},
+    {">=", NULL, COMPARISON, KILN__NODE_AT_LEAST},
+    {"in", NULL, COMPARISON, KILN__NODE_IN},
+    {"not", "in", COMPARISON, KILN__NODE_NOT_IN},
+    {"+", NULL, SUM, KILN__NODE_ADD},
+    {"-", NULL, SUM, KILN__NODE_SUBTRACT},
+    {"~", NULL, JOIN, KILN__NODE_JOIN},
+    {"*", NULL, PRODUCT, KILN__NODE_MULTIPLY},
+    {"//", NULL, PRODUCT, KILN__NODE_DIVIDE},
+    {"%", NULL, PRODUCT, KILN__NODE_MODULO},
 };
 
 /* The operator of a level here, which is read; NULL: there is none. */
-static const struct operator* accept_operator(struct parser *parser, int level)
+static const struct binary *accept_operator(struct parser *parser, int level)
 {
     for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
-        const struct operator* row = & operators[i];
-        if (row->level != level || !(at_sign(parser, row->words) || at_name(parser, row->words)))
+        const struct binary *row = &operators[i];
+        if (row->level != level || !(at_sign(parser, row->word) || at_name(parser, row->word)))
             continue;
         if (row->second && !is_token(parser->at + 1, KILN__TOKEN_NAME, row->second))
             continue;
@@ -379,7 +376,7 @@ static const struct operator* accept_operator(struct parser *parser, int level)
 
 static struct kiln__jinja_node *parse_level(struct parser *parser, int level)
 {
-    const struct operator* row;
+    const struct binary *row;
     if (level == UNARY)
         return parse_unary(parser);
     if (level == NOT && at_name(parser, "not")) {

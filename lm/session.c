@@ -264,3 +264,20 @@ kiln_status kiln_lm_session_truncate(kiln_lm_session *session, size_t length)
     }
     return KILN_OK;
 }
+
+kiln_status kiln_lm_session_rewrite(kiln_lm_session *session, const int32_t *tokens, size_t count)
+{
+    static const char call[] = "kiln_lm_session_rewrite";
+    size_t same = 0;
+    if (!session || (!tokens && count))
+        return kiln__lm_fail(KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                             session ? "tokens" : "session");
+    if (count > session->context)
+        return kiln__lm_fail(KILN_TOO_LARGE,
+                             "%s: %zu tokens are more than the session's context of %zu", call,
+                             count, session->context);
+    while (same < count && same < session->length && session->text[same] == tokens[same])
+        same++;
+    kiln_status status = kiln_lm_session_truncate(session, same);
+    return status ? status : kiln_lm_feed(session, tokens + same, count - same);
+}

@@ -53,6 +53,7 @@ embed_sources = \
 	tools/embed_output.c \
 	tools/embed_windows.c
 language_sources = \
+	tools/chat.c \
 	tools/generate.c \
 	tools/language.c \
 	tools/language.h
@@ -90,6 +91,7 @@ kiln_store_LDADD = libkiln-internal.la
 
 dist_man_MANS = \
 	doc/kiln-cache.1 \
+	doc/kiln-chat.1 \
 	doc/kiln-embed.1 \
 	doc/kiln-explain.1 \
 	doc/kiln-generate.1 \

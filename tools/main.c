@@ -50,6 +50,7 @@ static const struct command {
     {"run", "kiln run", WITH_ONNX(kiln__tool_run_model)},
     {"embed", "kiln embed", WITH_TEXT(kiln__tool_embed)},
     {"generate", "kiln generate", WITH_LM(kiln__tool_generate)},
+    {"chat", "kiln chat", WITH_LM(kiln__tool_chat)},
 };
 
 static const char doc[] =
@@ -58,6 +59,7 @@ static const char doc[] =
     "  run        run an ONNX file\n"
     "  embed      lines of text become vectors, through a sentence encoder\n"
     "  generate   have a text go on, by a language model\n"
+    "  chat       talk with a language model\n"
     "  info       the OpenCL devices of this machine\n"
     "  cache      the kernel cache: list, prune, clear, export, import, warm\n"
     "  explain    run a program and show what kiln makes of its batches\n"

@@ -235,6 +235,12 @@ KILN_API size_t kiln_lm_session_context(const kiln_lm_session *session);
 KILN_API KILN_MUST_CHECK kiln_status kiln_lm_session_truncate(kiln_lm_session *session,
                                                               size_t length);
 
+/** Make these `count` tokens the text. What it begins with already stays, so that of a conversation
+ *  which goes on the model sees what is new alone. After an error the text is what both begin with,
+ *  or what it was before. Threads: one at a time. Errors: as kiln_lm_feed(). */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_session_rewrite(kiln_lm_session *session,
+                                                             const int32_t *tokens, size_t count);
+
 /* ---- many texts at once ---- */
 
 /** Texts that go on together, a token each in a step: requests join and leave between steps. */

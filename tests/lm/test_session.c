@@ -172,6 +172,36 @@ Test(session, drawn)
     kiln_lm_session_release(session);
 }
 
+/* What a text begins with is not fed again. */
+Test(session, rewritten)
+{
+    kiln_lm_session *session = open_session(NULL);
+    int32_t other[PROMPT_COUNT];
+    memcpy(other, prompt, sizeof other);
+    other[4] = 7;
+    expect_ok(kiln_lm_session_rewrite(session, prompt, PROMPT_COUNT));
+    expect_logits(session, 2e-4);
+    expect_answer(session, 0);
+    expect_ok(kiln_lm_session_rewrite(session, other, PROMPT_COUNT));
+    const kiln_context_stats before = stats_of(context);
+    expect_ok(kiln_lm_session_rewrite(session, other, PROMPT_COUNT - 2));
+    cr_expect_eq(stats_of(context).batches, before.batches);
+    cr_expect_eq(kiln_lm_session_length(session), (size_t)PROMPT_COUNT - 2);
+    expect_ok(kiln_lm_session_rewrite(session, prompt, PROMPT_COUNT));
+    expect_logits(session, 2e-4);
+    expect_answer(session, 0);
+    expect_error_part(kiln_lm_session_rewrite(session, prompt, 97), KILN_TOO_LARGE,
+                      "97 tokens are more than the session's context of 96");
+    expect_error_part(kiln_lm_session_rewrite(session, NULL, 1), KILN_INVALID_ARGUMENT,
+                      "kiln_lm_session_rewrite: tokens is NULL");
+    expect_error_part(kiln_lm_session_rewrite(NULL, prompt, 1), KILN_INVALID_ARGUMENT,
+                      "session is NULL");
+    cr_expect_eq(kiln_lm_session_length(session), (size_t)PROMPT_COUNT + ANSWER_COUNT);
+    expect_ok(kiln_lm_session_rewrite(session, NULL, 0));
+    cr_expect_eq(kiln_lm_session_length(session), 0u);
+    kiln_lm_session_release(session);
+}
+
 /* ---- what a model says ---- */
 
 Test(session, info)
