@@ -15,9 +15,9 @@ void kiln__emit_check_parameters(const struct kiln__emit *emit, struct kiln__tex
 {
     const struct kiln__launch *launch = emit->launch;
     for (size_t i = 0; emit->checked && i < launch->arguments.count; i++) {
-        const char *name = launch->arguments.items[i].name;
+        const struct kiln__phrase name = kiln__argument_name(&launch->arguments.items[i]);
         if (launch->arguments.items[i].kind == KILN__ARGUMENT_MEMORY)
-            kiln__text_add(text, ", const long low_%s, const long high_%s", name, name);
+            kiln__text_add(text, ", const long low_%s, const long high_%s", name.text, name.text);
     }
     if (emit->checked)
         kiln__text_add(text, ", const int kiln_launch, volatile global int *kiln_wrong");
@@ -31,12 +31,13 @@ void kiln__emit_check_memories(const struct kiln__emit *emit)
         const struct kiln__argument *argument = &launch->arguments.items[i];
         if (argument->kind != KILN__ARGUMENT_MEMORY)
             continue;
-        const char *type = kiln__stored_type(argument->type), *name = argument->name;
+        const struct kiln__phrase name = kiln__argument_name(argument);
+        const char *type = kiln__stored_type(argument->type);
         const char *constant = argument->constant ? "const " : "";
         kiln__code_add(emit->code,
                        "global %s%s *const spare_%s = (global %s%s *)(kiln_wrong + 16)\n"
                        "const int memory_%s = %u",
-                       constant, type, name, constant, type, name, ++number);
+                       constant, type, name.text, constant, type, name.text, ++number);
     }
 }
 

@@ -110,14 +110,15 @@ static void emit_parameter(const struct kiln__emit *emit, struct kiln__text *tex
         [KILN__ARGUMENT_F32] = "float",
     };
     const char *index = emit->variant->wide ? "long" : "int";
+    const struct kiln__phrase name = kiln__argument_name(argument);
     if (argument->kind == KILN__ARGUMENT_MEMORY)
         kiln__text_add(text, "global %s%s *%s%s", argument->constant ? "const " : "",
                        kiln__stored_type(argument->type), argument->restricted ? "restrict " : "",
-                       argument->name);
+                       name.text);
     else
         kiln__text_add(text, "const %s %s",
                        argument->kind < KILN__ARGUMENT_I32 ? index : values[argument->kind],
-                       argument->name);
+                       name.text);
 }
 
 void kiln__emit_parameters(const struct kiln__emit *emit, struct kiln__text *text)
@@ -127,7 +128,7 @@ void kiln__emit_parameters(const struct kiln__emit *emit, struct kiln__text *tex
     for (size_t i = 0; i < launch->arguments.count; i++) {
         const struct kiln__argument *argument = &launch->arguments.items[i];
         bool line = argument->kind == KILN__ARGUMENT_MEMORY;
-        if (!*argument->name)
+        if (!argument->name)
             continue;
         kiln__text_add(text, first ? "" : line ? ",\n" : ", ");
         emit_parameter(emit, text, argument);
@@ -142,9 +143,9 @@ void kiln__emit_section(const struct kiln__emit *emit, const char *define,
     struct kiln__text *text = kiln__code_line(emit->code, "#define %s ", define);
     for (size_t i = 0; i < emit->launch->arguments.count; i++) {
         const struct kiln__argument *argument = &emit->launch->arguments.items[i];
-        if (!*argument->name || argument->part != part)
+        if (!argument->name || argument->part != part)
             continue;
-        kiln__text_add(text, declares ? ", " : ", %s", argument->name);
+        kiln__text_add(text, declares ? ", " : ", %s", kiln__argument_name(argument).text);
         if (declares)
             emit_parameter(emit, text, argument);
     }

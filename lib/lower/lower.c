@@ -110,13 +110,13 @@ bool kiln__variant_updates(const struct kiln__plan *plan, const struct kiln__gro
 }
 
 static void add_memory(const struct kiln__plan *plan, struct kiln__launch *launch, uint32_t node,
-                       struct kiln__argument memory, const char *letter, size_t k)
+                       struct kiln__argument memory, const char *name, size_t k)
 {
     memory.kind = KILN__ARGUMENT_MEMORY;
     memory.type = plan->fusion.graph.nodes.items[node].type;
     memory.slot = plan->slot_of[node];
     assert(memory.slot != KILN__NO_SLOT);
-    kiln__launch_add(launch, memory, "%s%zu", letter, k);
+    kiln__launch_add(launch, memory, name, k, 0);
 }
 
 static struct kiln__argument offset_in(const struct kiln__plan *plan, uint32_t node,
@@ -142,17 +142,17 @@ static void add_access(const struct kiln__plan *plan, const struct kiln__space *
     bool number = access->kind == KILN__ACCESS_NUMBER;
     if (!number && !launch->variant.updates[k])
         add_memory(plan, launch, access->node,
-                   (struct kiln__argument){.constant = true, .restricted = true}, "x", k);
+                   (struct kiln__argument){.constant = true, .restricted = true}, "x#", k);
     kiln__launch_add(launch,
                      number ? KILN__INDEX(access->offset)
                             : offset_in(plan, access->node, access->offset),
-                     "o%zu", k);
+                     "o#", k, 0);
     for (uint32_t d = 0; launch->variant.along[k] != KILN__LINEAR && d < space->rank; d++)
-        kiln__launch_add(launch, KILN__INDEX(space->stride[k][d]), "s%zu_%u", k, d);
+        kiln__launch_add(launch, KILN__INDEX(space->stride[k][d]), "s#_#", k, d);
     if (access->kind != KILN__ACCESS_GATHER)
         return;
-    kiln__launch_add(launch, KILN__INDEX(access->jump), "g%zu", k);
-    kiln__launch_add(launch, extent_of(access->extent), "e%zu", k);
+    kiln__launch_add(launch, KILN__INDEX(access->jump), "g#", k, 0);
+    kiln__launch_add(launch, extent_of(access->extent), "e#", k, 0);
 }
 
 void kiln__launch_accesses(const struct kiln__plan *plan, const struct kiln__group *group,
@@ -170,15 +170,15 @@ void kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group
     for (size_t k = 0; k < group->stores.count; k++) {
         const struct kiln__store *store = &group->stores.items[k];
         add_memory(plan, launch, store->node,
-                   (struct kiln__argument){.restricted = !launch->variant.epilogue}, "y", k);
-        kiln__launch_add(launch, offset_in(plan, store->node, store->offset), "q%zu", k);
+                   (struct kiln__argument){.restricted = !launch->variant.epilogue}, "y#", k);
+        kiln__launch_add(launch, offset_in(plan, store->node, store->offset), "q#", k, 0);
         if (store->position) {
-            kiln__launch_add(launch, KILN__INDEX(store->jump), "j%zu", k);
-            kiln__launch_add(launch, extent_of(store->extent), "l%zu", k);
+            kiln__launch_add(launch, KILN__INDEX(store->jump), "j#", k, 0);
+            kiln__launch_add(launch, extent_of(store->extent), "l#", k, 0);
         }
     }
     for (uint32_t d = 0; launch->variant.placed && d < space->rank; d++)
-        kiln__launch_add(launch, KILN__INDEX(space->stride[group->accesses.count][d]), "u0_%u", d);
+        kiln__launch_add(launch, KILN__INDEX(space->stride[group->accesses.count][d]), "u0_#", d, 0);
 }
 
 void kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch, size_t from,
@@ -197,7 +197,7 @@ void kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *
             scalar.real = (float)value;
         else
             scalar.integer = kiln__value_whole(step->type, value);
-        kiln__launch_add(launch, scalar, "c%u", step->index);
+        kiln__launch_add(launch, scalar, "c#", step->index, 0);
     }
 }
 

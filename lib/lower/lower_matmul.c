@@ -298,10 +298,10 @@ static void add_epilogue(const struct kiln__plan *plan, const struct kiln__produ
                          const struct kiln__space *space, struct kiln__launch *launch)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
-    kiln__launch_add(launch, KILN__INDEX(product->m), "epilogue_m");
-    kiln__launch_add(launch, KILN__INDEX(product->n), "epilogue_n");
+    kiln__launch_add(launch, KILN__INDEX(product->m), "epilogue_m", 0, 0);
+    kiln__launch_add(launch, KILN__INDEX(product->n), "epilogue_n", 0, 0);
     for (uint32_t d = 1; d < space->kept; d++)
-        kiln__launch_add(launch, KILN__INDEX(space->dims[d]), "d%u", d);
+        kiln__launch_add(launch, KILN__INDEX(space->dims[d]), "d#", d, 0);
     kiln__launch_accesses(plan, group, space, launch, kiln__group_operand_accesses(group),
                           group->accesses.count);
     kiln__launch_stores(plan, group, space, launch);

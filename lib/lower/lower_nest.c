@@ -125,27 +125,28 @@ static void add_sizes(struct lowering *lowering, size_t share)
     bool stream = tuned ? tuned > 1
                         : kiln__group_bytes(lowering->plan, lowering->group) >
                               kiln__plan_device(lowering->plan, lowering->group)->info.cache;
-    kiln__launch_add(launch, KILN__INDEX(count_work(lowering)), "n");
+    kiln__launch_add(launch, KILN__INDEX(count_work(lowering)), "n", 0, 0);
     if (variant->reduced_mapping != KILN__AXIS_NONE)
-        kiln__launch_add(launch, KILN__INDEX(space->reduced_count), "reduced");
+        kiln__launch_add(launch, KILN__INDEX(space->reduced_count), "reduced", 0, 0);
     if (variant->kept_mapping != KILN__AXIS_ITEM && (variant->chunked || !variant->across) &&
         !variant->shuffles)
         kiln__launch_add(launch, KILN__INDEX(share),
-                         kiln__axis_shares(variant->kept_mapping) ? "lanes" : "chunk");
+                         kiln__axis_shares(variant->kept_mapping) ? "lanes" : "chunk", 0, 0);
     if (variant->streams)
         kiln__launch_add(launch,
                          (struct kiln__argument){.kind = KILN__ARGUMENT_I32, .integer = stream},
-                         variant->across ? "wanted" : "stream");
+                         variant->across ? "wanted" : "stream", 0, 0);
     if (kiln__stage_of_segments(variant->stage))
-        kiln__launch_add(launch, KILN__INDEX(lowering->cut.length), "length");
+        kiln__launch_add(launch, KILN__INDEX(lowering->cut.length), "length", 0, 0);
     if (variant->stage == KILN__STAGE_FINAL)
-        kiln__launch_add(launch, KILN__INDEX(lowering->cut.segments), "segments");
+        kiln__launch_add(launch, KILN__INDEX(lowering->cut.segments), "segments", 0, 0);
     for (uint32_t d = variant->across ? 0 : 1; d < space->rank; d++)
         if (d != space->kept)
-            kiln__launch_add(launch, KILN__INDEX(space->dims[d]), "d%u", d);
+            kiln__launch_add(launch, KILN__INDEX(space->dims[d]), "d#", d, 0);
 }
 
-static void add_partial(struct lowering *lowering, uint32_t slot, kiln_type type, char letter)
+static void add_partial(struct lowering *lowering, uint32_t slot, kiln_type type, const char *name,
+                        const char *name_of_offset)
 {
     struct kiln__launch *launch = &lowering->launch;
     struct kiln__argument memory = {.kind = KILN__ARGUMENT_MEMORY, .slot = slot};
@@ -156,8 +157,8 @@ static void add_partial(struct lowering *lowering, uint32_t slot, kiln_type type
     memory.constant = launch->variant.stage != KILN__STAGE_PARTIAL;
     memory.restricted = true;
     offset.item = (uint8_t)kiln_type_size(type);
-    kiln__launch_add(launch, memory, "partial_%c%u", letter, step);
-    kiln__launch_add(launch, offset, "partial_%c%u_offset", letter, step);
+    kiln__launch_add(launch, memory, name, step, 0);
+    kiln__launch_add(launch, offset, name_of_offset, step, 0);
 }
 
 static const struct kiln__reduce_row *row_of(const struct kiln__group *group)
@@ -178,9 +179,10 @@ static void add_partials(struct lowering *lowering)
 {
     if (lowering->launch.variant.stage == KILN__STAGE_WHOLE)
         return;
-    add_partial(lowering, lowering->values, partial_type(lowering->group), 't');
+    add_partial(lowering, lowering->values, partial_type(lowering->group), "partial_t#",
+                "partial_t#_offset");
     if (row_of(lowering->group)->indexed)
-        add_partial(lowering, lowering->positions, KILN_I32, 'j');
+        add_partial(lowering, lowering->positions, KILN_I32, "partial_j#", "partial_j#_offset");
 }
 
 /* ---- launches ---- */

@@ -66,9 +66,9 @@ static const struct kiln__kernel_row *first(const struct question *question, con
                                             const struct kiln__kernel_row *beside)
 {
     const struct kiln__kernel_row *kernel;
-    for (size_t i = 0; (kernel = kiln__kernel_of(question->family, i)); i++)
-        if (kernel != beside && !(beside && kernel->traits & KILN__KERNEL_PROVED) &&
-            takes(question, kernel))
+    for (size_t i = 0; (kernel = kiln__kernel(i)); i++)
+        if (kernel->family == question->family && kernel != beside &&
+            !(beside && kernel->traits & KILN__KERNEL_PROVED) && takes(question, kernel))
             return kernel;
     return NULL;
 }

@@ -3,10 +3,7 @@
 #include "plan/launch.h"
 
 #include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-#include "util/format.h"
+#include <string.h>
 
 bool kiln__launch_names(const struct kiln__launch *launch, uint32_t slot)
 {
@@ -25,17 +22,28 @@ static void launch_add(struct kiln__launch *launch, struct kiln__argument argume
     launch->failed = launch->failed || !place;
 }
 
-void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argument,
-                      const char *format, ...)
+void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argument, const char *name,
+                      size_t first, size_t second)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    int length = kiln__vformat(argument.name, sizeof argument.name, format, arguments);
-    va_end(arguments);
-    assert(length > 0 && (size_t)length < sizeof argument.name);
-    (void)length;
+    assert(first <= UINT16_MAX && second <= UINT16_MAX);
+    argument.name = name;
+    argument.numbers[0] = (uint16_t)first;
+    argument.numbers[1] = (uint16_t)second;
     argument.part = launch->part;
     launch_add(launch, argument);
+}
+
+struct kiln__phrase kiln__argument_name(const struct kiln__argument *argument)
+{
+    const char *form = argument->name ? argument->name : "", *hash = strchr(form, '#');
+    const char *second = hash ? strchr(hash + 1, '#') : NULL;
+    if (!hash)
+        return kiln__phrase("%s", form);
+    struct kiln__phrase name = kiln__phrase("%.*s%u", (int)(hash - form), form,
+                                            (unsigned)argument->numbers[0]);
+    return second ? kiln__phrase("%s%.*s%u%s", name.text, (int)(second - hash - 1), hash + 1,
+                                 (unsigned)argument->numbers[1], second + 1)
+                  : kiln__phrase("%s%s", name.text, hash + 1);
 }
 
 void kiln__launch_memory(struct kiln__launch *launch, uint32_t slot)

@@ -5,6 +5,7 @@
 
 #include "device/kernels.h"
 #include "fuse/group.h"
+#include "util/text.h"
 
 enum kiln__argument_kind {
     KILN__ARGUMENT_MEMORY, /* the cl_mem of `slot` */
@@ -28,10 +29,11 @@ struct kiln__argument {
     enum kiln__argument_section part : 8;
     kiln_type type : 8; /* MEMORY: of its elements */
     uint8_t item;       /* OFFSET: bytes of an element */
-    /* Generated texts declare their parameters from these: */
-    char name[22];             /* empty: a parameter of a file of kernels/, which declares it */
-    bool constant, restricted; /* MEMORY */
     uint32_t slot;
+    /* Generated texts declare their parameters from these: */
+    bool constant, restricted; /* MEMORY */
+    uint16_t numbers[2];       /* that stand where the name has a '#' */
+    const char *name; /* static; NULL: a parameter of a file of kernels/, which declares it */
     int64_t integer;
     float real;
 };
@@ -200,9 +202,11 @@ void kiln__launch_i32(struct kiln__launch *launch, int64_t value);
 void kiln__launch_f32(struct kiln__launch *launch, float value);
 void kiln__launch_table(struct kiln__launch *launch);
 
-/* Append an argument that a generated text declares under a name. */
-void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argument,
-                      const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Append an argument that a generated text declares under a name, which is static: "s#_#" with the
+ * numbers in the places of '#'. It is put together only where a text is written. */
+void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argument, const char *name,
+                      size_t first, size_t second);
+struct kiln__phrase kiln__argument_name(const struct kiln__argument *argument);
 
 /* Memory that a checked kernel notes a wrong index in (codegen/codegen.h). */
 #define KILN__WRONG_BYTES 512
