@@ -107,21 +107,26 @@ static void free_group(struct kiln__group *group)
     kiln__vector_free(&group->nodes);
 }
 
-static size_t trim_group(struct kiln__group *group)
+static void pack_group(struct kiln__group *group, struct kiln__pack *pack)
 {
-    return kiln__vector_trim(&group->steps) + kiln__vector_trim(&group->accesses) +
-           kiln__vector_trim(&group->scalars) + kiln__vector_trim(&group->stores) +
-           kiln__vector_trim(&group->nodes);
+    kiln__pack_vector(pack, &group->steps);
+    kiln__pack_vector(pack, &group->accesses);
+    kiln__pack_vector(pack, &group->scalars);
+    kiln__pack_vector(pack, &group->stores);
+    kiln__pack_vector(pack, &group->nodes);
 }
 
-size_t kiln__fusion_trim(struct kiln__fusion *fusion)
+void kiln__fusion_pack(struct kiln__fusion *fusion, struct kiln__pack *pack)
 {
-    size_t of_node = sizeof *fusion->why + sizeof *fusion->stored + sizeof *fusion->group_of +
-                     sizeof *fusion->donated_to;
-    size_t bytes = kiln__graph_trim(&fusion->graph) + fusion->graph.nodes.count * of_node;
+    const size_t nodes = fusion->graph.nodes.count;
     for (size_t i = 0; i < fusion->groups.count; i++)
-        bytes += trim_group(&fusion->groups.items[i]);
-    return bytes + kiln__vector_trim(&fusion->groups);
+        pack_group(&fusion->groups.items[i], pack);
+    kiln__pack_vector(pack, &fusion->groups);
+    kiln__pack_array(pack, &fusion->why, nodes);
+    kiln__pack_array(pack, &fusion->stored, nodes);
+    kiln__pack_array(pack, &fusion->group_of, nodes);
+    kiln__pack_array(pack, &fusion->donated_to, nodes);
+    kiln__graph_pack(&fusion->graph, pack);
 }
 
 void kiln__fusion_free(struct kiln__fusion *fusion)

@@ -176,8 +176,8 @@ bool kiln__fuse(struct kiln__graph *graph, const struct kiln__kernel_support *su
 
 void kiln__fusion_free(struct kiln__fusion *fusion);
 
-/* Give back the memory that it does not need, now that it is complete; the bytes that are left. */
-size_t kiln__fusion_trim(struct kiln__fusion *fusion);
+/* Move what it consists of into one piece of memory, now that it is complete. */
+void kiln__fusion_pack(struct kiln__fusion *fusion, struct kiln__pack *pack);
 
 /* Check what plan and codegen rely on (verify_groups.c). Returns NULL, or says what is wrong with
  * which group in `text`. */

@@ -23,11 +23,14 @@ void kiln__graph_free(struct kiln__graph *graph)
     kiln__vector_free(&graph->rematerialised);
 }
 
-size_t kiln__graph_trim(struct kiln__graph *graph)
+void kiln__graph_pack(struct kiln__graph *graph, struct kiln__pack *pack)
 {
-    return kiln__vector_trim(&graph->nodes) + kiln__vector_trim(&graph->requests) +
-           kiln__vector_trim(&graph->became) + kiln__vector_trim(&graph->moved) +
-           kiln__vector_trim(&graph->calls) + kiln__vector_trim(&graph->rematerialised);
+    kiln__pack_vector(pack, &graph->nodes);
+    kiln__pack_vector(pack, &graph->requests);
+    kiln__pack_vector(pack, &graph->became);
+    kiln__pack_vector(pack, &graph->moved);
+    kiln__pack_vector(pack, &graph->calls);
+    kiln__pack_vector(pack, &graph->rematerialised);
 }
 
 void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from)
@@ -130,6 +133,9 @@ bool *kiln__graph_needed(const struct kiln__graph *graph)
 bool kiln__graph_copy(const struct kiln__graph *from, struct kiln__graph *to)
 {
     *to = (struct kiln__graph){.batch_invariant = from->batch_invariant};
+    if (!kiln__vector_reserve(&to->nodes, from->nodes.count) ||
+        !kiln__vector_reserve(&to->requests, from->requests.count))
+        return false;
     for (size_t i = 0; i < from->nodes.count; i++) {
         uint32_t index;
         if (!kiln__graph_add(to, &from->nodes.items[i], &index))

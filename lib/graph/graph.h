@@ -196,8 +196,8 @@ void kiln__graph_free(struct kiln__graph *graph);
 /* Let go of the calls, whose nodes are no more. */
 void kiln__graph_drop_calls(struct kiln__graph *graph);
 
-/* Give back the memory that it does not need, now that it is complete; the bytes that are left. */
-size_t kiln__graph_trim(struct kiln__graph *graph);
+/* Move what it consists of into one piece of memory, now that it is complete. */
+void kiln__graph_pack(struct kiln__graph *graph, struct kiln__pack *pack);
 
 /* Copy a node so that equal nodes have equal bytes: padding and unused members are zero. */
 void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from);

@@ -90,21 +90,38 @@ size_t kiln__plan_enqueued(const struct kiln__plan *plan)
     return count;
 }
 
-size_t kiln__plan_trim(struct kiln__plan *plan)
+static void pack_launch(struct kiln__launch *launch, struct kiln__pack *pack)
 {
-    const struct kiln__fusion *fusion = &plan->fusion;
-    size_t bytes = kiln__fusion_trim(&plan->fusion);
+    kiln__pack_vector(pack, &launch->arguments);
+    kiln__pack_vector(pack, &launch->phases);
+    kiln__pack_vector(pack, &launch->table);
+}
+
+static void pack_all(struct kiln__plan *plan, struct kiln__pack *pack)
+{
     for (size_t i = 0; i < plan->launches.count; i++)
-        bytes += kiln__vector_trim(&plan->launches.items[i].arguments) +
-                 kiln__vector_trim(&plan->launches.items[i].table);
+        pack_launch(&plan->launches.items[i], pack);
     for (size_t i = 0; i < plan->joined.count; i++)
-        bytes += kiln__vector_trim(&plan->joined.items[i].arguments) +
-                 kiln__vector_trim(&plan->joined.items[i].phases) +
-                 kiln__vector_trim(&plan->joined.items[i].table);
-    return bytes + fusion->graph.nodes.count * sizeof *plan->slot_of +
-           fusion->groups.count * sizeof *plan->absorbed + kiln__vector_trim(&plan->launches) +
-           kiln__vector_trim(&plan->joined) + kiln__vector_trim(&plan->slots) +
-           kiln__vector_trim(&plan->steps) + kiln__vector_trim(&plan->dependencies);
+        pack_launch(&plan->joined.items[i], pack);
+    kiln__pack_vector(pack, &plan->launches);
+    kiln__pack_vector(pack, &plan->joined);
+    kiln__pack_vector(pack, &plan->slots);
+    kiln__pack_vector(pack, &plan->steps);
+    kiln__pack_vector(pack, &plan->dependencies);
+    kiln__pack_array(pack, &plan->slot_of, plan->fusion.graph.nodes.count);
+    kiln__pack_array(pack, &plan->absorbed, plan->fusion.groups.count);
+    kiln__fusion_pack(&plan->fusion, pack);
+}
+
+size_t kiln__plan_pack(struct kiln__plan *plan)
+{
+    struct kiln__pack needed = {0}, pack = {0};
+    pack_all(plan, &needed);
+    pack.memory = plan->packed ? NULL : malloc(needed.bytes + 1);
+    if (pack.memory)
+        pack_all(plan, &pack);
+    plan->packed = pack.memory ? pack.memory : plan->packed;
+    return needed.bytes;
 }
 
 const struct kiln__device *kiln__plan_device(const struct kiln__plan *plan,
@@ -130,18 +147,19 @@ void kiln__plan_forget_tuned(struct kiln__plan *plan)
     plan->tuned = NULL;
 }
 
-void kiln__plan_free(struct kiln__plan *plan)
+static void free_launch(struct kiln__launch *launch)
 {
-    kiln__plan_forget_tuned(plan);
-    for (size_t i = 0; i < plan->launches.count; i++) {
-        kiln__vector_free(&plan->launches.items[i].arguments);
-        kiln__vector_free(&plan->launches.items[i].table);
-    }
-    for (size_t i = 0; i < plan->joined.count; i++) {
-        kiln__vector_free(&plan->joined.items[i].arguments);
-        kiln__vector_free(&plan->joined.items[i].phases);
-        kiln__vector_free(&plan->joined.items[i].table);
-    }
+    kiln__vector_free(&launch->arguments);
+    kiln__vector_free(&launch->phases);
+    kiln__vector_free(&launch->table);
+}
+
+static void free_vectors(struct kiln__plan *plan)
+{
+    for (size_t i = 0; i < plan->launches.count; i++)
+        free_launch(&plan->launches.items[i]);
+    for (size_t i = 0; i < plan->joined.count; i++)
+        free_launch(&plan->joined.items[i]);
     kiln__vector_free(&plan->launches);
     kiln__vector_free(&plan->joined);
     kiln__vector_free(&plan->slots);
@@ -150,5 +168,15 @@ void kiln__plan_free(struct kiln__plan *plan)
     kiln__fusion_free(&plan->fusion);
     free(plan->slot_of);
     free(plan->absorbed);
+}
+
+void kiln__plan_free(struct kiln__plan *plan)
+{
+    kiln__plan_forget_tuned(plan);
+    if (plan->packed)
+        kiln__graph_drop_calls(&plan->fusion.graph);
+    else
+        free_vectors(plan);
+    free(plan->packed);
     *plan = (struct kiln__plan){0};
 }

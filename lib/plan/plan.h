@@ -118,6 +118,7 @@ struct kiln__plan {
                                           workloads (lower/workload.h); or NULL */
     bool failed; /* without memory while it is made: what is added then makes no difference */
     uint64_t unshared_bytes; /* what the arena would take if nothing shared memory */
+    char *packed;            /* the one piece that holds it; NULL: each vector has its own */
 };
 #define KILN__NO_SLOT UINT32_MAX
 
@@ -170,9 +171,9 @@ const struct kiln__device *kiln__plan_device(const struct kiln__plan *plan,
 /* Free the tuned values, once all groups are lowered. */
 void kiln__plan_forget_tuned(struct kiln__plan *plan);
 
-/* Give back the memory that it does not need, now that it is complete; the bytes of the host that
- * are left. */
-size_t kiln__plan_trim(struct kiln__plan *plan);
+/* Move all of it into one piece of memory, now that it is complete, if there is as much; the bytes
+ * of the host that it takes. */
+size_t kiln__plan_pack(struct kiln__plan *plan);
 
 /* Check what running it relies on (verify_plan.c). Errors: WRONG_STATE, with what is wrong in
  * `text`; OUT_OF_HOST_MEMORY. */

@@ -190,7 +190,7 @@ static bool follow_recorded(const struct kiln__rewrite *rewrite, struct kiln__gr
 {
     bool is_recorded = from->became.count == 0;
     uint32_t *heirs = calloc(from->nodes.count + 1, sizeof *heirs); /* 1 + each; always later */
-    bool done = heirs;
+    bool done = heirs && kiln__vector_reserve(&from->became, from->nodes.count);
     for (size_t i = 0; done && i < from->moved.count; i++)
         heirs[from->moved.items[i].node] = 1 + from->moved.items[i].donated_to;
     for (uint32_t i = 0; is_recorded && done && i < from->nodes.count; i++) {
@@ -218,7 +218,10 @@ bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule,
     rewrite.map = malloc(count * sizeof *rewrite.map);
     rewrite.from_uses = calloc(count, sizeof *rewrite.from_uses);
     rewrite.readers = calloc(count, sizeof *rewrite.readers);
-    bool done = rewrite.map && rewrite.from_uses && rewrite.readers;
+    bool done = rewrite.map && rewrite.from_uses && rewrite.readers &&
+                kiln__vector_reserve(&to.nodes, count) &&
+                kiln__vector_reserve(&rewrite.uses, count) &&
+                kiln__vector_reserve(&to.requests, graph->requests.count);
     if (done) {
         memset(rewrite.map, 0xff, count * sizeof *rewrite.map);
         count_uses(graph, rewrite.from_uses);

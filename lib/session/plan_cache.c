@@ -212,7 +212,7 @@ static kiln_status add_entry(struct kiln__plan_cache *cache, const struct kiln__
     entry->hash = hash;
     entry->key = *key;
     *key = (struct kiln__text){0};
-    entry->bytes = kiln__plan_trim(&entry->plan) + kiln__text_trim(&entry->key);
+    entry->bytes = kiln__plan_pack(&entry->plan) + kiln__text_trim(&entry->key);
     pthread_mutex_lock(&cache->lock);
     *result = kiln__plan_table_find(&cache->table, hash, &entry->key);
     if (!*result && kiln__plan_table_add(&cache->table, entry))
@@ -298,7 +298,7 @@ static bool runs_interim(struct kiln__plan_cache *cache, const struct kiln__grap
         entry->background = background;
         entry->looked = true;
         if (background)
-            entry->bytes += kiln__plan_trim(&background->plan);
+            entry->bytes += kiln__plan_pack(&background->plan);
         pthread_mutex_unlock(&cache->lock);
     }
     pthread_mutex_lock(&cache->lock);

@@ -1,33 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Growth and shrinking of arrays of any element type. */
+/* Growth of arrays of any element type, and many of them in one piece. */
 #include "util/vector.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#define ALIGNMENT 16 /* as malloc() has it */
+#define LARGE 64     /* bytes of an item */
+
+bool kiln__vector_widen(void **items, size_t *capacity, size_t most, size_t size)
+{
+    void *grown = most > *capacity ? realloc(*items, most * size) : *items;
+    if (most > *capacity && grown) {
+        *items = grown;
+        *capacity = most;
+    }
+    return most <= *capacity;
+}
+
+/* Most arrays of large items have a few. */
+static size_t first_capacity(size_t size)
+{
+    return size > LARGE ? 4 : 16;
+}
+
 bool kiln__vector_grow(void **items, size_t *count, size_t *capacity, size_t size)
 {
-    if (*count == *capacity) {
-        size_t more = *capacity ? *capacity * 2 : 16;
-        void *grown = realloc(*items, more * size);
-        if (!grown)
-            return false;
-        *items = grown;
-        *capacity = more;
-    }
+    if (*count == *capacity &&
+        !kiln__vector_widen(items, capacity, *capacity ? *capacity * 2 : first_capacity(size),
+                            size))
+        return false;
     memset((char *)*items + *count * size, 0, size);
     (*count)++;
     return true;
 }
 
-size_t kiln__vector_shrink(void **items, size_t count, size_t *capacity, size_t size)
+void kiln__pack_move(struct kiln__pack *pack, void **items, size_t bytes)
 {
-    void *fitting = count && count < *capacity ? realloc(*items, count * size) : NULL;
-    if (!count)
+    const size_t aligned = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (pack->memory) {
+        void *place = bytes ? memcpy(pack->memory + pack->bytes, *items, bytes) : NULL;
         free(*items);
-    if (!count || fitting) {
-        *items = fitting;
-        *capacity = count;
+        *items = place;
     }
-    return *capacity * size;
+    pack->bytes += aligned;
 }

@@ -20,15 +20,29 @@
          ? &(vector)->items[(vector)->count - 1]                                                   \
          : NULL)
 
+/* Room for so many items in all, so that what is pushed need not move; false without memory. */
+#define kiln__vector_reserve(vector, most)                                                         \
+    kiln__vector_widen((void **)&(vector)->items, &(vector)->capacity, most, sizeof *(vector)->items)
+
 #define kiln__vector_free(vector)                                                                  \
     (free((vector)->items), (vector)->items = NULL, (vector)->count = (vector)->capacity = 0)
 
-/* Give back the room that no item is in; the bytes that are left. */
-#define kiln__vector_trim(vector)                                                                  \
-    kiln__vector_shrink((void **)&(vector)->items, (vector)->count, &(vector)->capacity,           \
-                        sizeof *(vector)->items)
+/* One piece of memory for many arrays that do not grow any more. While `memory` is NULL nothing
+ * moves, and `bytes` says what they take. */
+struct kiln__pack {
+    char *memory;
+    size_t bytes;
+};
+
+/* Move an array, or a vector, behind those that are in the piece: it is not freed by itself then. */
+#define kiln__pack_array(pack, array, count)                                                       \
+    kiln__pack_move(pack, (void **)(array), (count) * sizeof **(array))
+#define kiln__pack_vector(pack, vector)                                                            \
+    (kiln__pack_move(pack, (void **)&(vector)->items, (vector)->count * sizeof *(vector)->items),  \
+     (pack)->memory ? (void)((vector)->capacity = (vector)->count) : (void)0)
+void kiln__pack_move(struct kiln__pack *pack, void **items, size_t bytes);
 
 bool kiln__vector_grow(void **items, size_t *count, size_t *capacity, size_t size);
-size_t kiln__vector_shrink(void **items, size_t count, size_t *capacity, size_t size);
+bool kiln__vector_widen(void **items, size_t *capacity, size_t most, size_t size);
 
 #endif
