@@ -6,9 +6,11 @@
  * Every rank has the same weights, derives the loss of its own rows of each batch, and updates its
  * weights by the averages over all ranks. So the losses are those of one rank, up to rounding,
  * however many there are. With --stop and --save it ends in between; --resume goes on from there
- * with as many ranks as one likes. */
+ * with as many ranks as one likes. With --shard each rank keeps a part of what the optimiser
+ * remembers; what is saved is the same. */
 #include <getopt.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +34,7 @@ static const char *const names[PARAMETERS] = {"hidden.weights", "hidden.biases",
 
 static struct {
     int epochs, stop;
+    bool shard;
     const char *save, *resume;
     char **devices; /* for the ranks of a machine in turn; none: the default one */
     int device_count;
@@ -43,6 +46,7 @@ static struct {
     kiln_mpi *mpi;
     struct digits digits;
     kiln_buffer *parameters[PARAMETERS], *epoch;
+    kiln_buffer *shards[PARAMETERS]; /* what this rank updates of them: all without --shard */
     kiln_optimizer *optimizer;
     kiln_parallel *parallel;
     size_t first, rows; /* this rank's of each batch */
@@ -158,26 +162,51 @@ static void make_parameter(int i, size_t rank, const size_t *dims, double reach)
     free(values);
 }
 
-static void make_network(void)
+static kiln_optimizer *make_optimizer(kiln_buffer *const *of)
 {
     kiln_optimizer_options how = KILN_ADAMW_INIT;
+    kiln_optimizer *made;
     how.learning_rate = 0.005;
+    ok(kiln_optimizer_create(world.context, &how, PARAMETERS, of, &made), "the optimizer");
+    return made;
+}
+
+static void make_network(void)
+{
+    const kiln_reducer *reducer = options.shard ? kiln_mpi_reducer(world.mpi) : NULL;
     random_state = 2026;
     make_parameter(0, 2, (size_t[]){DIGIT_PIXELS, HIDDEN}, sqrt(6.0 / DIGIT_PIXELS));
     make_parameter(1, 1, (size_t[]){HIDDEN}, 0);
     make_parameter(2, 2, (size_t[]){HIDDEN, CLASSES}, sqrt(6.0 / HIDDEN));
     make_parameter(3, 1, (size_t[]){CLASSES}, 0);
-    ok(kiln_optimizer_create(world.context, &how, PARAMETERS, world.parameters, &world.optimizer),
-       "the optimizer");
+    for (int i = 0; i < PARAMETERS; i++)
+        ok(kiln_shard_create(world.context, reducer, world.parameters[i], &world.shards[i]),
+           names[i]);
+    world.optimizer = make_optimizer(world.shards);
     ok(kiln_buffer_create(world.context, KILN_I32, 0, NULL, &world.epoch), "the epoch");
 }
 
+/* What files are written from, and read into: in the first rank, and NULL in the others. */
+static kiln_optimizer *open_whole(void)
+{
+    if (world.rank > 0)
+        return NULL;
+    return options.shard ? make_optimizer(world.parameters) : world.optimizer;
+}
+
+static void close_whole(kiln_optimizer *whole)
+{
+    if (options.shard)
+        kiln_optimizer_release(whole);
+}
+
 /* All that training goes on from; returns how much that is. */
-static size_t list(kiln_buffer **buffers, const char **words, const char ***owned)
+static size_t list(const kiln_optimizer *whole, kiln_buffer **buffers, const char **words,
+                   const char ***owned)
 {
     size_t count, n = 0;
-    kiln_buffer *const *state = kiln_optimizer_state(world.optimizer, &count);
-    ok(kiln_optimizer_state_names(world.optimizer, names, owned), "names");
+    kiln_buffer *const *state = kiln_optimizer_state(whole, &count);
+    ok(kiln_optimizer_state_names(whole, names, owned), "names");
     words[n] = "epochs";
     buffers[n++] = world.epoch;
     for (size_t i = 0; i < PARAMETERS; i++, n++) {
@@ -191,30 +220,59 @@ static size_t list(kiln_buffer **buffers, const char **words, const char ***owne
     return n;
 }
 
+static void load(const kiln_optimizer *whole)
+{
+    kiln_buffer *buffers[MOST_SAVED];
+    const char *words[MOST_SAVED], **owned;
+    size_t n = list(whole, buffers, words, &owned);
+    ok(kiln_load_into(options.resume, n, words, buffers), "going on");
+    kiln_free(owned);
+}
+
 /* The first rank has the file; what it has then, all have. */
 static int begin(void)
 {
-    kiln_buffer *buffers[MOST_SAVED];
-    const char *words[MOST_SAVED], **owned;
-    size_t n = list(buffers, words, &owned);
+    size_t count;
     int32_t epoch = 0;
+    kiln_optimizer *whole = open_whole();
+    kiln_buffer *const *state = kiln_optimizer_state(world.optimizer, &count);
     ok(kiln_buffer_write(world.epoch, 0, &epoch, sizeof epoch), "the epoch");
     if (options.resume && world.rank == 0)
-        ok(kiln_load_into(options.resume, n, words, buffers), "going on");
-    ok(kiln_mpi_broadcast(world.mpi, n, buffers, 0), "the first weights");
+        load(whole);
+    ok(kiln_mpi_broadcast(world.mpi, 1, &world.epoch, 0), "the first epoch");
+    ok(kiln_mpi_broadcast(world.mpi, PARAMETERS, world.parameters, 0), "the first weights");
+    if (options.shard)
+        ok(kiln_mpi_scatter(world.mpi, count, kiln_optimizer_state(whole, NULL), state, 0),
+           "the first state");
+    else
+        ok(kiln_mpi_broadcast(world.mpi, count, state, 0), "the first state");
     ok(kiln_buffer_read(world.epoch, 0, &epoch, sizeof epoch), "the epoch");
-    kiln_free(owned);
+    close_whole(whole);
     return epoch;
 }
 
-static void save(int32_t epoch)
+static void write_file(const kiln_optimizer *whole, int32_t epoch)
 {
     kiln_buffer *buffers[MOST_SAVED];
     const char *words[MOST_SAVED], **owned;
-    size_t n = list(buffers, words, &owned);
+    size_t n = list(whole, buffers, words, &owned);
     ok(kiln_buffer_write(world.epoch, 0, &epoch, sizeof epoch), "the epoch");
     ok(kiln_save(options.save, n, words, buffers), "saving");
     kiln_free(owned);
+}
+
+/* All ranks do, as each may have a part. */
+static void save(int32_t epoch)
+{
+    size_t count;
+    kiln_optimizer *whole = open_whole();
+    kiln_buffer *const *state = kiln_optimizer_state(world.optimizer, &count);
+    if (options.shard)
+        ok(kiln_mpi_gather(world.mpi, count, state, kiln_optimizer_state(whole, NULL)),
+           "the whole state");
+    if (world.rank == 0)
+        write_file(whole, epoch);
+    close_whole(whole);
 }
 
 /* ---- training ---- */
@@ -245,14 +303,18 @@ static void train(void)
     training.gradient_count = PARAMETERS;
     training.shares = &share;
     training.reducer = kiln_mpi_reducer(world.mpi);
+    if (options.shard) {
+        training.weights = world.parameters;
+        training.shards = world.shards;
+    }
+    int epoch = begin(), end = options.stop ? options.stop : options.epochs;
     ok(kiln_parallel_create(&world.context, 1, &training, &world.parallel), "training");
-    int end = options.stop ? options.stop : options.epochs;
-    for (int epoch = begin(); epoch < end; epoch++) {
+    for (; epoch < end; epoch++) {
         double loss = run_epoch(epoch, order, rows);
         if (world.rank == 0)
             printf("epoch %3d  loss %.5f\n", epoch + 1, loss);
     }
-    if (options.save && world.rank == 0)
+    if (options.save)
         save(end);
     kiln_parallel_release(world.parallel);
     free(order);
@@ -287,8 +349,10 @@ static void close_rank(void)
 {
     kiln_mpi_release(world.mpi);
     kiln_optimizer_release(world.optimizer);
-    for (int i = 0; i < PARAMETERS; i++)
+    for (int i = 0; i < PARAMETERS; i++) {
+        kiln_buffer_release(world.shards[i]);
         kiln_buffer_release(world.parameters[i]);
+    }
     kiln_buffer_release(world.epoch);
     kiln_context_release(world.context);
     digits_free(&world.digits);
@@ -296,25 +360,30 @@ static void close_rank(void)
 
 static const char usage[] =
     "usage: mpirun -n RANKS train_mpi [--epochs N] [--stop EPOCH] [--save FILE] [--resume FILE] "
-    "[DEVICE...]\n"
+    "[--shard] [DEVICE...]\n"
     "      --epochs N     so many epochs (10)\n"
     "      --stop EPOCH   end training after that epoch\n"
     "      --save FILE    leave there, then, all that training goes on from\n"
     "      --resume FILE  go on from there, with any number of ranks\n"
+    "      --shard        each rank keeps a part of the optimiser's state\n"
     "  DEVICE...          devices for the ranks of a machine, in turn\n";
 
 static int read_options(int argc, char **argv)
 {
-    static const struct option known[] = {
-        {"epochs", required_argument, NULL, 'e'}, {"stop", required_argument, NULL, 't'},
-        {"save", required_argument, NULL, 's'},   {"resume", required_argument, NULL, 'r'},
-        {"help", no_argument, NULL, 'h'},         {0}};
+    static const struct option known[] = {{"epochs", required_argument, NULL, 'e'},
+                                          {"stop", required_argument, NULL, 't'},
+                                          {"save", required_argument, NULL, 's'},
+                                          {"resume", required_argument, NULL, 'r'},
+                                          {"shard", no_argument, NULL, 'd'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
     for (int key; (key = getopt_long(argc, argv, "h", known, NULL)) != -1;)
         switch (key) {
         case 'e': options.epochs = atoi(optarg); break;
         case 't': options.stop = atoi(optarg); break;
         case 's': options.save = optarg; break;
         case 'r': options.resume = optarg; break;
+        case 'd': options.shard = true; break;
         default: fputs(usage, key == 'h' ? stdout : stderr); return key == 'h' ? 0 : 2;
         }
     options.devices = argv + optind;

@@ -467,6 +467,7 @@ executor_sources = \
 	lib/executor/parallel_step.c \
 	lib/executor/request_queue.c \
 	lib/executor/request_queue.h \
+	lib/executor/shards.c \
 	lib/executor/split.c \
 	lib/executor/submit.c \
 	lib/executor/tune_batches.c \

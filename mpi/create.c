@@ -129,6 +129,11 @@ static kiln_status start_thread(kiln_mpi *mpi)
                : KILN_OK;
 }
 
+static kiln_status no_memory(void)
+{
+    return kiln__mpi_fail(KILN_OUT_OF_HOST_MEMORY, "%s: no memory", call);
+}
+
 kiln_status kiln_mpi_create(MPI_Comm comm, const kiln_mpi_options *options, kiln_mpi **result)
 {
     kiln_mpi_options own;
@@ -142,7 +147,7 @@ kiln_status kiln_mpi_create(MPI_Comm comm, const kiln_mpi_options *options, kiln
         return status;
     kiln_mpi *mpi = calloc(1, sizeof *mpi);
     if (!mpi)
-        return kiln__mpi_fail(KILN_OUT_OF_HOST_MEMORY, "%s: no memory", call);
+        return no_memory();
     mpi->options = own;
     mpi->comm = MPI_COMM_NULL;
     pthread_mutex_init(&mpi->lock, NULL);
@@ -156,6 +161,10 @@ kiln_status kiln_mpi_create(MPI_Comm comm, const kiln_mpi_options *options, kiln
         return status;
     if (!status)
         status = start_thread(mpi);
+    if (!status) {
+        mpi->ranges = calloc(KILN__MPI_MOST_WORKS * 2 * (size_t)mpi->ranks, sizeof *mpi->ranges);
+        status = kiln__mpi_agree(mpi, mpi->ranges ? KILN_OK : no_memory(), call);
+    }
     if (!status) /* pieces end where those of the other ranks do */
         status = kiln__mpi_compare(mpi, call, "bytes in a bucket", own.bucket_bytes);
     mpi->reducer = kiln__mpi_make_reducer(mpi);
@@ -189,5 +198,6 @@ void kiln_mpi_release(kiln_mpi *mpi)
         MPI_Comm_free(&mpi->comm);
     pthread_cond_destroy(&mpi->changed);
     pthread_mutex_destroy(&mpi->lock);
+    free(mpi->ranges);
     free(mpi);
 }

@@ -6,8 +6,10 @@ mpi_sources = \
 	lib/util/format.h \
 	mpi/broadcast.c \
 	mpi/create.c \
+	mpi/passage.c \
 	mpi/ranks.h \
 	mpi/reducer.c \
+	mpi/shards.c \
 	mpi/works.c
 mpi_example_sources = \
 	examples/digits_data.c \
@@ -51,6 +53,7 @@ tests_mpi_ranks_SOURCES = \
 	tests/mpi/network.c \
 	tests/mpi/network.h \
 	tests/mpi/ranks.c \
+	tests/mpi/sharded.c \
 	tests/support/layer.c \
 	tests/support/layer.h
 tests_mpi_ranks_CPPFLAGS = $(MPI_CPPFLAGS)

@@ -22,6 +22,7 @@ struct kiln__mpi_work {
     void *values;
     int count;
     int root;
+    size_t bytes; /* of an element that is gathered */
     MPI_Request request;
 };
 
@@ -35,6 +36,7 @@ struct kiln_mpi {
 
     /* Works from `done` up to `begun` belong to the thread. */
     struct kiln__mpi_work works[KILN__MPI_MOST_WORKS];
+    int *ranges; /* of each work: how many elements each rank has, and where they begin */
 
     /* Of who agrees: MPI may have them for ever. */
     int pair[2];
@@ -71,7 +73,10 @@ kiln_status kiln__mpi_wait(kiln_mpi *mpi);
 /* Both of one. */
 kiln_status kiln__mpi_do(kiln_mpi *mpi, const struct kiln__mpi_work *work);
 
-/* Works: sums and largest numbers of each rank's, in place of them; bytes of `root`'s. */
+/* Works: sums and largest numbers of each rank's, in place of them, or of its kiln_shard_range() at
+ * their beginning; what each rank has in that range, to all; bytes of `root`'s. */
+int kiln__mpi_sum_shard(kiln_mpi *mpi, struct kiln__mpi_work *work);
+int kiln__mpi_gather_shards(kiln_mpi *mpi, struct kiln__mpi_work *work);
 int kiln__mpi_sum_floats(kiln_mpi *mpi, struct kiln__mpi_work *work);
 int kiln__mpi_sum_doubles(kiln_mpi *mpi, struct kiln__mpi_work *work);
 int kiln__mpi_largest_doubles(kiln_mpi *mpi, struct kiln__mpi_work *work);
@@ -83,6 +88,35 @@ kiln_status kiln__mpi_agree(kiln_mpi *mpi, kiln_status own, const char *call);
 
 /* Whether a size is the same in all ranks. Errors: SHAPE_MISMATCH in all, naming the call. */
 kiln_status kiln__mpi_compare(kiln_mpi *mpi, const char *call, const char *what, size_t size);
+
+/* ---- content of buffers, through a bucket of host memory ---- */
+
+/* What fails in one rank, the others go on with, as all wait for each other. */
+struct kiln__mpi_passage {
+    kiln_mpi *mpi;
+    const char *call;
+    char *memory;
+    kiln_status status;  /* the first error of this rank's buffers */
+    kiln_status travels; /* of MPI: nothing is sent any more */
+};
+
+/* INVALID_ARGUMENT, naming the call, if one is NULL, or there is no such rank. */
+kiln_status kiln__mpi_check_buffers(size_t n, kiln_buffer *const *buffers, const char *call);
+kiln_status kiln__mpi_check_root(const kiln_mpi *mpi, int root, const char *call);
+
+/* Memory for it; an error in all if `own` is one in any. */
+kiln_status kiln__mpi_depart(struct kiln__mpi_passage *passage, kiln_status own);
+
+/* Bytes, a bucket at most, of rank `root`'s buffer from byte `at` on, to the memory of all. */
+void kiln__mpi_send(struct kiln__mpi_passage *passage, int root, kiln_buffer *from, size_t at,
+                    size_t bytes);
+
+/* The same from byte `from` of the memory to a buffer of this rank. */
+void kiln__mpi_take(struct kiln__mpi_passage *passage, kiln_buffer *to, size_t at, size_t from,
+                    size_t bytes);
+
+/* The end, to which also comes who has had an error that all know of. Errors: the same in all. */
+kiln_status kiln__mpi_arrive(struct kiln__mpi_passage *passage, kiln_status made);
 
 /* The thread, of a kiln_mpi. */
 void *kiln__mpi_work_thread(void *argument);

@@ -22,6 +22,35 @@ int kiln__mpi_largest_doubles(kiln_mpi *mpi, struct kiln__mpi_work *work)
                           &work->request);
 }
 
+/* How many elements of a work each rank has, and behind them where they begin. */
+static int *ranges_of(const kiln_mpi *mpi, const struct kiln__mpi_work *work)
+{
+    const size_t ranks = (size_t)mpi->ranks;
+    int *counts = mpi->ranges + (size_t)(work - mpi->works) * 2 * ranks;
+    for (size_t r = 0; r < ranks; r++) {
+        size_t first;
+        counts[r] = (int)kiln_shard_range((size_t)work->count, r, ranks, &first);
+        counts[ranks + r] = (int)first;
+    }
+    return counts;
+}
+
+int kiln__mpi_sum_shard(kiln_mpi *mpi, struct kiln__mpi_work *work)
+{
+    return MPI_Ireduce_scatter(MPI_IN_PLACE, work->values, ranges_of(mpi, work), MPI_FLOAT, MPI_SUM,
+                               mpi->comm, &work->request);
+}
+
+int kiln__mpi_gather_shards(kiln_mpi *mpi, struct kiln__mpi_work *work)
+{
+    const MPI_Datatype type = work->bytes == 1   ? MPI_UINT8_T
+                              : work->bytes == 2 ? MPI_UINT16_T
+                                                 : MPI_UINT32_T;
+    const int *counts = ranges_of(mpi, work);
+    return MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, work->values, counts,
+                           counts + mpi->ranks, type, mpi->comm, &work->request);
+}
+
 int kiln__mpi_broadcast_bytes(kiln_mpi *mpi, struct kiln__mpi_work *work)
 {
     return MPI_Ibcast(work->values, work->count, MPI_BYTE, work->root, mpi->comm, &work->request);
@@ -69,12 +98,20 @@ kiln_status kiln__mpi_compare(kiln_mpi *mpi, const char *call, const char *what,
 
 static const char create_call[] = "kiln_parallel_create", step_call[] = "kiln_parallel_step";
 
-static kiln_status join(void *user, kiln_status own, size_t count, double *shares)
+static kiln_status join(void *user, kiln_status own, size_t count, uint32_t layout, double *shares)
 {
     kiln_mpi *mpi = user;
     kiln_status status = kiln__mpi_agree(mpi, own, create_call);
     if (!status)
         status = kiln__mpi_compare(mpi, create_call, "numbers in the gradients", count);
+    if (!status) {
+        status = kiln__mpi_compare(mpi, create_call, "(a digest)", layout);
+        if (status == KILN_SHAPE_MISMATCH)
+            kiln__mpi_fail(status,
+                           "%s: gradients are of other sizes, or divided otherwise, in "
+                           "other ranks",
+                           create_call);
+    }
     mpi->numbers[0] = *shares;
     if (!status)
         status = kiln__mpi_do(mpi, &(struct kiln__mpi_work){.begin = kiln__mpi_sum_doubles,
@@ -90,6 +127,21 @@ static kiln_status begin(void *user, float *values, size_t count)
     return kiln__mpi_begin(user, &(struct kiln__mpi_work){.begin = kiln__mpi_sum_floats,
                                                           .values = values,
                                                           .count = (int)count});
+}
+
+static kiln_status begin_shard(void *user, float *values, size_t elements)
+{
+    return kiln__mpi_begin(user, &(struct kiln__mpi_work){.begin = kiln__mpi_sum_shard,
+                                                          .values = values,
+                                                          .count = (int)elements});
+}
+
+static kiln_status begin_gather(void *user, void *values, size_t elements, size_t bytes)
+{
+    return kiln__mpi_begin(user, &(struct kiln__mpi_work){.begin = kiln__mpi_gather_shards,
+                                                          .values = values,
+                                                          .count = (int)elements,
+                                                          .bytes = bytes});
 }
 
 static kiln_status wait(void *user)
@@ -111,5 +163,9 @@ kiln_reducer kiln__mpi_make_reducer(kiln_mpi *mpi)
     reducer.begin = begin;
     reducer.wait = wait;
     reducer.agree = agree;
+    reducer.process = (size_t)mpi->rank;
+    reducer.processes = (size_t)mpi->ranks;
+    reducer.begin_shard = begin_shard;
+    reducer.begin_gather = begin_gather;
     return reducer;
 }

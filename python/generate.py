@@ -131,6 +131,7 @@ FUNCTIONS_OF = r'^[\w ]+ ?\(\*(\w+)((?:\[\d+\])*)\)\(.*\)$'
 def fields_of(body):
     """[(C type, field, array length)] of a structure's body; None where one is of another kind."""
     fields = []
+    body = body.replace('*const *', '**')
     for line in filter(None, (' '.join(part.split()) for part in body.split(';'))):
         match = re.match(FUNCTIONS_OF, line)
         if match:

@@ -263,7 +263,15 @@ static void train(const kiln::context &context)
     EXPECT(parallel && !parallel.step() && !parallel.step());
     EXPECT(!weights.read(found));
     EXPECT((found == vector{-5, -6}));
-    training.shares = {1, 2};
+    const kiln::buffer whole = weights.shard(context, nullptr); // there are no other processes
+    EXPECT(whole && whole.get() == weights.get());
+    training.weights = {weights.get()};
+    training.shards = {whole.get()};
+    kiln::parallel divided({context}, training);
+    EXPECT(divided && !divided.step());
+    EXPECT(!weights.read(found));
+    EXPECT((found == vector{-8, -10}));
+    training.weights.push_back(weights.get());
 #ifdef KILN_EXCEPTIONS
     bool thrown = false;
     try {

@@ -488,6 +488,14 @@ class buffer : public detail::handle<kiln_buffer, kiln_buffer_release>
         kiln_buffer_retain(object_);
         return buffer(object_);
     }
+    /** What this process updates of weights where processes keep parts of them; empty after an
+     *  error. */
+    buffer shard(const context &of, const kiln_reducer *reducer) const
+    {
+        kiln_buffer *made = nullptr;
+        detail::told(kiln_shard_create(of.get(), reducer, object_, &made));
+        return buffer(made);
+    }
     std::size_t bytes() const
     {
         return kiln_buffer_bytes(object_);
@@ -1519,6 +1527,9 @@ struct training {
         update;
     std::vector<double> shares; /* of the contexts in the averages; none: all alike */
     const kiln_reducer *reducer = nullptr; /* what adds up with other processes */
+    /* Where processes keep parts of an optimiser's state (kiln_training::shards): of each context
+     * after the other what gradients are derivatives by, and buffer::shard() of these. */
+    std::vector<kiln_buffer *> weights{}, shards{};
 };
 
 /** Data-parallel training. */
@@ -1539,7 +1550,15 @@ class parallel : public detail::handle<kiln_parallel, kiln_parallel_release>
         made.gradient_count = of.gradients;
         made.shares = of.shares.empty() ? nullptr : of.shares.data();
         made.reducer = of.reducer;
-        if (of.shares.empty() || of.shares.size() == all.size())
+        made.weights = of.weights.empty() ? nullptr : of.weights.data();
+        made.shards = of.shards.empty() ? nullptr : of.shards.data();
+        const std::size_t divided = all.size() * of.gradients;
+        if ((made.weights && of.weights.size() != divided) ||
+            (made.shards && of.shards.size() != divided))
+            detail::told(kiln_error_set(
+                KILN_INVALID_ARGUMENT,
+                "kiln::parallel: there are not weights and a shard for each gradient"));
+        else if (of.shares.empty() || of.shares.size() == all.size())
             detail::calling(
                 [&] { return kiln_parallel_create(all.data(), all.size(), &made, &object_); });
         else

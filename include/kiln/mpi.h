@@ -88,6 +88,24 @@ KILN_API const kiln_reducer *kiln_mpi_reducer(const kiln_mpi *mpi);
 KILN_API KILN_MUST_CHECK kiln_status kiln_mpi_broadcast(kiln_mpi *mpi, size_t n,
                                                         kiln_buffer *const *buffers, int root);
 
+/** Put together what ranks keep a part of where weights are divided (kiln_training::shards), such as
+ *  the state of an optimiser of the shards, to save it: wholes[i] gets the elements of all ranks'
+ *  shards[i]. Those of as many elements as their whole are copied from the rank's own. A whole has
+ *  as many elements as the parameter, as the state of an optimiser of the weights themselves.
+ *  All ranks call it; `wholes` may be NULL in all but one. Threads: one at a time.
+ *  Errors: those of kiln_mpi_broadcast(), SHAPE_MISMATCH also for shards that are not of
+ *  kiln_shard_range(), or of blocks, in all ranks. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_mpi_gather(kiln_mpi *mpi, size_t n,
+                                                     kiln_buffer *const *shards,
+                                                     kiln_buffer *const *wholes);
+
+/** The other way round, to go on from what was saved, by any number of ranks: shards[i] of each rank
+ *  gets its part of rank `root`'s wholes[i]. `wholes` is read in no other rank.
+ *  Threads and errors: as kiln_mpi_gather(). */
+KILN_API KILN_MUST_CHECK kiln_status kiln_mpi_scatter(kiln_mpi *mpi, size_t n,
+                                                      kiln_buffer *const *wholes,
+                                                      kiln_buffer *const *shards, int root);
+
 /** Release it; all ranks call it, after the kiln_parallel and before MPI_Finalize(). NULL does
  *  nothing. Threads: one, after all other calls on it. Errors: none. */
 KILN_API void kiln_mpi_release(kiln_mpi *mpi);

@@ -58,9 +58,11 @@ typedef struct kiln_reducer {
     void *user;   /**< handed to all */
     size_t piece; /**< numbers in a piece, the last one apart; 0: 2^20 */
     /** Called by kiln_parallel_create() at its end, which `own` is the answer of so far. All
-     *  processes agree as in `agree`, and on how many numbers their gradients have. *shares is the
-     *  sum of this process's shares, and becomes that of all. */
-    kiln_status (*join)(void *user, kiln_status own, size_t numbers, double *shares);
+     *  processes agree as in `agree`, on how many numbers their gradients have, and on `layout`,
+     *  which tells of what sizes these are and which are divided. *shares is the sum of this
+     *  process's shares, and becomes that of all. */
+    kiln_status (*join)(void *user, kiln_status own, size_t numbers, uint32_t layout,
+                        double *shares);
     /** Begin to replace the numbers of a piece by their sums over the processes, which are the same
      *  bits in all. They are the reducer's until `wait` has answered for them. */
     kiln_status (*begin)(void *user, float *values, size_t count);
@@ -70,12 +72,21 @@ typedef struct kiln_reducer {
     /** Called before the update and after it: KILN_OK if `own` is that in all processes, else an
      *  error in all, `own` if it is one. */
     kiln_status (*agree)(void *user, kiln_status own);
+
+    /* What follows is for shards (kiln_training); without it there are none. */
+    size_t process, processes; /**< which process this is, from 0 on, of how many */
+    /** The same as `begin` for a whole gradient, of which this process needs the sums of its
+     *  kiln_shard_range() alone: they stand at the beginning then, and anything behind them. */
+    kiln_status (*begin_shard)(void *user, float *values, size_t elements);
+    /** Begin to fill `values`, elements of so many bytes, 1 to 4, with what each process has there
+     *  in its kiln_shard_range(). They are waited for in the order of all pieces. */
+    kiln_status (*begin_gather)(void *user, void *values, size_t elements, size_t bytes);
 } kiln_reducer;
 
 /** A reducer without functions yet. */
 #define KILN_REDUCER_INIT                                                                          \
     {                                                                                              \
-        sizeof(kiln_reducer), 0, 0, 0, 0, 0, 0                                                     \
+        sizeof(kiln_reducer), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                         \
     }
 
 /** Fill a structure as KILN_REDUCER_INIT does. NULL does nothing. Threads: any.
@@ -94,12 +105,20 @@ typedef struct kiln_training {
                                0; their sum may be anything. NULL: all alike */
     const kiln_reducer *reducer; /**< what adds up with other processes: shares are then parts of
                                       the sum over all of them. NULL: there is this one alone */
+    /** What the gradients are derivatives by, those of one context after those of another; held.
+     *  NULL: every process updates all weights. Else `update` changes `shards` alone, as many and
+     *  in the same order, of kiln_shard_create(), which kiln_parallel_create() fills from the
+     *  weights: gradients are flat there and as long as the shards, and what an optimiser of the
+     *  shards remembers is divided as they are. After it all weights get all shards. What looks at
+     *  gradients together, such as kiln_clip_by_norm(), sees this process's share alone. */
+    kiln_buffer *const *weights;
+    kiln_buffer *const *shards;
 } kiln_training;
 
 /** A training of nothing yet. */
 #define KILN_TRAINING_INIT                                                                         \
     {                                                                                              \
-        sizeof(kiln_training), 0, 0, 0, 0, 0, 0                                                    \
+        sizeof(kiln_training), 0, 0, 0, 0, 0, 0, 0, 0                                              \
     }
 
 /** Fill a structure as KILN_TRAINING_INIT does. NULL does nothing. Threads: any.
@@ -107,11 +126,26 @@ typedef struct kiln_training {
 KILN_API void kiln_training_init(kiln_training *training, size_t size);
 #define kiln_training_init(...) kiln_training_init(__VA_ARGS__, sizeof(kiln_training))
 
+/** How many of a parameter's elements process number `process` of `processes` updates where weights
+ *  are divided; *first, which may be NULL, is the first of them. They lie next to each other, and
+ *  those of all processes make up the whole. Parameters of fewer than 2^12 elements, or of more than
+ *  2^31 - 1, are not divided: each process has all of them. Threads: any. Errors: none. */
+KILN_API size_t kiln_shard_range(size_t elements, size_t process, size_t processes, size_t *first);
+
+/** Make what this process updates of `weights`, a buffer of `context`: one of as many elements as
+ *  kiln_shard_range() says, of the same type, whose content is not set yet; or `weights` itself,
+ *  held once more, if it is not divided. A `reducer` that cannot divide, or NULL, divides nothing.
+ *  Owner: the caller, kiln_buffer_release(). Threads: any.
+ *  Errors: INVALID_ARGUMENT, those of kiln_buffer_create(); *shard is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_shard_create(kiln_context *context,
+                                                       const kiln_reducer *reducer,
+                                                       kiln_buffer *weights, kiln_buffer **shard);
+
 /** Record a training on n contexts (1 to 64, all different), with a thread for each.
  *  Owner: the caller, until kiln_parallel_release(); it holds the contexts. Threads: any.
  *  With a reducer all processes call it, and all succeed or none.
  *  Errors: INVALID_ARGUMENT, SHAPE_MISMATCH and TYPE_MISMATCH (a gradient that is not as in the
- *  first context, or not f32), those of the callbacks and of the reducer, OUT_OF_DEVICE_MEMORY,
+ *  first context, or not f32; weights and shards that do not fit it), those of the callbacks and of the reducer, OUT_OF_DEVICE_MEMORY,
  *  OUT_OF_HOST_MEMORY (threads too), FORKED; *parallel is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_parallel_create(kiln_context *const *contexts, size_t n,
                                                           const kiln_training *training,

@@ -11,7 +11,9 @@
 #include <kiln/batch.h>
 #include <kiln/buffer.h>
 #include <kiln/context.h>
+#include <kiln/movement.h>
 
+#include "util/hash.h"
 #include "util/structure.h"
 
 static const char create_call[] = "kiln_parallel_create";
@@ -43,7 +45,10 @@ static kiln_status parallel_check(kiln_context *const *contexts, size_t n,
                 return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                                   "%s: contexts %zu and %zu are the same", create_call, k, i);
     }
-    return KILN_OK;
+    return !training->shards == !training->weights
+               ? KILN_OK
+               : kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: training->%s is NULL alone",
+                            create_call, training->shards ? "weights" : "shards");
 }
 
 static kiln_status no_memory(void)
@@ -66,12 +71,15 @@ static kiln_status take_gradient(struct kiln__member *member, size_t i, kiln_ten
     if (type != KILN_F32)
         return kiln__fail(NULL, KILN_TYPE_MISMATCH, "%s: context %zu: gradient %zu is %s, not f32",
                           create_call, member->number, i, kiln_type_name(type));
-    if (member->number && elements != parallel->elements[i])
+    struct kiln__place *place = &parallel->places[i];
+    if (member->number && elements != place->elements)
         return kiln__fail(NULL, KILN_SHAPE_MISMATCH,
                           "%s: gradient %zu has %zu elements in context %zu, and %zu in the first",
-                          create_call, i, elements, member->number, parallel->elements[i]);
-    parallel->elements[i] = elements;
-    status = kiln_buffer_create(member->context, type, rank, dims, &member->gradients[i]);
+                          create_call, i, elements, member->number, place->elements);
+    place->elements = elements;
+    status = kiln__parallel_take_shard(member, i);
+    if (!status)
+        status = kiln_buffer_create(member->context, type, rank, dims, &member->gradients[i]);
     return status ? status : kiln_export(member->derive, tensor, member->gradients[i]);
 }
 
@@ -104,6 +112,18 @@ static kiln_status record_derive(struct kiln__member *member, kiln_tensor *tenso
     return status;
 }
 
+/* The average, or what this process keeps of it, which is at its beginning. */
+static kiln_tensor import_average(const struct kiln__member *member, size_t i)
+{
+    const struct kiln__place *place = &member->parallel->places[i];
+    kiln_tensor average = kiln_import(member->update, member->gradients[i]);
+    if (!kiln__parallel_divides(member->parallel, i))
+        return average;
+    average = kiln_reshape(member->update, average, 1, &place->elements);
+    return kiln_slice(member->update, average, (const int64_t[]){0},
+                      (const int64_t[]){(int64_t)place->kept}, NULL);
+}
+
 static kiln_status record_update(struct kiln__member *member, kiln_tensor *tensors)
 {
     const kiln_training *training = &member->parallel->training;
@@ -111,7 +131,7 @@ static kiln_status record_update(struct kiln__member *member, kiln_tensor *tenso
     if (!member->update)
         return KILN_OUT_OF_HOST_MEMORY;
     for (size_t i = 0; i < training->gradient_count; i++)
-        tensors[i] = kiln_import(member->update, member->gradients[i]);
+        tensors[i] = import_average(member, i);
     return parallel_look(member, member->update,
                          training->update(member->update, member->number, tensors, training->user));
 }
@@ -127,14 +147,50 @@ static kiln_status parallel_record(struct kiln__member *member)
     return status;
 }
 
+/* Of numbers from `begin` to `end`, those that fill pieces, or all. Returns where they end. */
+static size_t add_pieces(kiln_parallel *parallel, size_t begin, size_t end, size_t gradient,
+                         bool all)
+{
+    for (size_t most = parallel->reducer.piece; begin < end && (all || end - begin >= most);) {
+        struct kiln__piece *piece = kiln__vector_push(&parallel->pieces);
+        if (!piece)
+            return SIZE_MAX;
+        piece->offset = begin;
+        piece->numbers = end - begin < most ? end - begin : most;
+        piece->gradient = gradient;
+        begin += piece->numbers;
+    }
+    return begin;
+}
+
+/* Neighbours that are not divided share pieces. */
+static kiln_status parallel_cut(kiln_parallel *parallel)
+{
+    size_t begin = 0;
+    for (size_t i = parallel->training.gradient_count; i-- > 0 && begin != SIZE_MAX;) {
+        const struct kiln__place *place = &parallel->places[i];
+        if (!kiln__parallel_divides(parallel, i)) {
+            begin = add_pieces(parallel, begin, place->offset + place->elements, i, i == 0);
+            continue;
+        }
+        struct kiln__piece *piece = NULL;
+        if (add_pieces(parallel, begin, place->offset, i + 1, true) != SIZE_MAX)
+            piece = kiln__vector_push(&parallel->pieces);
+        if (piece)
+            *piece = (struct kiln__piece){place->offset, place->elements, i, true};
+        begin = piece ? place->offset + place->elements : SIZE_MAX;
+    }
+    return begin == SIZE_MAX ? no_memory() : KILN_OK;
+}
+
 /* Host memory for the gradients of each context, where they travel. */
 static kiln_status parallel_reserve(kiln_parallel *parallel)
 {
     for (size_t i = parallel->training.gradient_count; i-- > 0;) {
-        parallel->offsets[i] = parallel->numbers;
-        parallel->numbers += parallel->elements[i];
+        parallel->places[i].offset = parallel->numbers;
+        parallel->numbers += parallel->places[i].elements;
     }
-    kiln_status status = KILN_OK;
+    kiln_status status = parallel->reducer.begin ? parallel_cut(parallel) : KILN_OK;
     for (size_t m = 0; m < parallel->count && kiln__parallel_travels(parallel) && !status; m++) {
         void *host = NULL;
         size_t bytes = parallel->numbers * sizeof(float) + 1;
@@ -149,16 +205,17 @@ static kiln_status parallel_reserve(kiln_parallel *parallel)
 static bool parallel_allocate(kiln_parallel *parallel, size_t n)
 {
     size_t gradients = parallel->training.gradient_count;
-    parallel->elements = calloc(gradients, sizeof *parallel->elements);
-    parallel->offsets = calloc(gradients, sizeof *parallel->offsets);
+    parallel->places = calloc(gradients, sizeof *parallel->places);
     parallel->members = calloc(n, sizeof *parallel->members);
-    if (!parallel->elements || !parallel->offsets || !parallel->members)
+    if (!parallel->places || !parallel->members)
         return false;
     parallel->count = n;
     for (size_t i = 0; i < n; i++) {
         struct kiln__member *member = &parallel->members[i];
         member->gradients = calloc(gradients, sizeof(kiln_buffer *));
-        if (!member->gradients)
+        member->weights = calloc(gradients, sizeof(kiln_buffer *));
+        member->shards = calloc(gradients, sizeof(kiln_buffer *));
+        if (!member->gradients || !member->weights || !member->shards)
             return false;
     }
     return true;
@@ -175,6 +232,18 @@ static void open_members(kiln_parallel *parallel, kiln_context *const *contexts)
     }
 }
 
+/* Of how the gradients travel, a number that tells others from these. */
+static uint32_t digest(const kiln_parallel *parallel)
+{
+    uint64_t row[3] = {0};
+    for (size_t i = 0; i < parallel->training.gradient_count; i++) {
+        row[1] = parallel->places[i].elements;
+        row[2] = kiln__parallel_divides(parallel, i);
+        row[0] = kiln__hash64(row, sizeof row);
+    }
+    return (uint32_t)row[0];
+}
+
 /* Of the contexts of all processes. */
 static kiln_status divide_shares(kiln_parallel *parallel)
 {
@@ -183,8 +252,9 @@ static kiln_status divide_shares(kiln_parallel *parallel)
     double sum = 0;
     for (size_t i = 0; i < parallel->count; i++)
         sum += shares ? shares[i] : 1;
-    kiln_status status =
-        reducer->join ? reducer->join(reducer->user, KILN_OK, parallel->numbers, &sum) : KILN_OK;
+    kiln_status status = KILN_OK;
+    if (reducer->join)
+        status = reducer->join(reducer->user, KILN_OK, parallel->numbers, digest(parallel), &sum);
     for (size_t i = 0; i < parallel->count; i++)
         parallel->members[i].share = (shares ? shares[i] : 1) / sum;
     return status;
@@ -232,7 +302,20 @@ static kiln_status parallel_make(kiln_context *const *contexts, size_t n,
         status = parallel_record(&parallel->members[i]);
     if (!status)
         status = parallel_reserve(parallel);
+    for (size_t i = 0; i < n && !status; i++)
+        status = kiln__parallel_fill_shards(&parallel->members[i]);
     return status ? status : parallel_start(parallel);
+}
+
+kiln_status kiln__read_reducer(const kiln_reducer *reducer, kiln_reducer *own, const char *call)
+{
+    kiln_status status = KILN__STRUCTURE_READ(NULL, call, reducer, "KILN_REDUCER_INIT", own);
+    own->piece = own->piece ? own->piece : USUAL_PIECE;
+    bool lacks = !(own->join && own->begin && own->wait && own->agree) ||
+                 (own->processes && !(own->begin_shard && own->begin_gather));
+    if (!status && lacks)
+        status = kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: the reducer lacks a function", call);
+    return status;
 }
 
 /* Structures in our form. */
@@ -242,15 +325,8 @@ static kiln_status read_training(const kiln_training *training, kiln_training *o
     *reducer = (kiln_reducer)KILN_REDUCER_INIT;
     kiln_status status =
         KILN__STRUCTURE_READ(NULL, create_call, training, "KILN_TRAINING_INIT", own);
-    const kiln_reducer *given = own->reducer;
-    if (status || !given)
-        return status;
-    status = KILN__STRUCTURE_READ(NULL, create_call, given, "KILN_REDUCER_INIT", reducer);
-    reducer->piece = reducer->piece ? reducer->piece : USUAL_PIECE;
-    if (!status && !(reducer->join && reducer->begin && reducer->wait && reducer->agree))
-        status = kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: training->reducer lacks a function",
-                            create_call);
-    return status;
+    return status || !own->reducer ? status
+                                   : kiln__read_reducer(own->reducer, reducer, create_call);
 }
 
 /* What has failed here, the other processes have to know; the sentence stays. */
@@ -259,7 +335,7 @@ static kiln_status fail_for_all(const kiln_reducer *reducer, kiln_status status)
     char sentence[sizeof(((struct kiln__error *)0)->text)];
     double none = 0;
     snprintf(sentence, sizeof sentence, "%s", kiln_last_error());
-    return reducer->join && reducer->join(reducer->user, status, 0, &none)
+    return reducer->join && reducer->join(reducer->user, status, 0, 0, &none)
                ? kiln__fail(NULL, status, "%s", sentence)
                : status;
 }
@@ -295,11 +371,14 @@ static void close_member(struct kiln__member *member, size_t gradients, bool hos
 {
     kiln_batch_release(member->derive);
     kiln_batch_release(member->update);
-    for (size_t i = 0; i < gradients && member->gradients; i++)
-        kiln_buffer_release(member->gradients[i]);
+    kiln_buffer **const lists[] = {member->gradients, member->weights, member->shards};
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
+        for (size_t i = 0; i < gradients && lists[k]; i++)
+            kiln_buffer_release(lists[k][i]);
+        free(lists[k]);
+    }
     if (member->host && !host_is_lost)
         kiln_host_free(member->context, member->host);
-    free(member->gradients);
     kiln_context_release(member->context);
 }
 
@@ -320,8 +399,8 @@ void kiln_parallel_release(kiln_parallel *parallel)
         pthread_barrier_destroy(&parallel->meeting);
     pthread_cond_destroy(&parallel->changed);
     pthread_mutex_destroy(&parallel->lock);
-    free(parallel->elements);
-    free(parallel->offsets);
+    kiln__vector_free(&parallel->pieces);
+    free(parallel->places);
     free(parallel->members);
     free(parallel);
 }

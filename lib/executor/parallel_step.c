@@ -9,7 +9,10 @@
  * are there:
  *
  *     step = derive (read meet average meet hand-over)* (await meet write)* meet agree meet
- *            update meet agree meet
+ *            update (read gather)* (await meet write)* meet agree meet
+ *
+ * (Where weights are divided, an average is the part whose shard this process updates; shards are
+ * gathered behind the update.)
  *
  * Other processes wait for this one's pieces: it hands them over whatever has failed. After an
  * update that failed anywhere no step is made any more. */
@@ -70,23 +73,22 @@ static void average_some(const kiln_parallel *parallel, size_t first, size_t cou
 static void parallel_average(const struct kiln__member *member, size_t gradient)
 {
     const kiln_parallel *parallel = member->parallel;
-    size_t all = parallel->elements[gradient], each = all / parallel->count;
+    const struct kiln__place *place = &parallel->places[gradient];
+    size_t all = place->elements, each = all / parallel->count;
     size_t first = each * member->number;
     size_t end = member->number + 1 == parallel->count ? all : first + each;
     for (size_t i = first; i < end; i += CACHED)
-        average_some(parallel, parallel->offsets[gradient] + i,
-                     end - i < CACHED ? end - i : CACHED);
+        average_some(parallel, place->offset + i, end - i < CACHED ? end - i : CACHED);
 }
 
 /* From the device, and the average of all members' own; whether it is there. */
 static bool collect(struct kiln__member *member, size_t gradient)
 {
-    const kiln_parallel *parallel = member->parallel;
+    const struct kiln__place *place = &member->parallel->places[gradient];
     if (!member->error.status)
         parallel_fail(member,
-                      kiln_buffer_read(member->gradients[gradient], 0,
-                                       member->host + parallel->offsets[gradient],
-                                       parallel->elements[gradient] * sizeof(float)),
+                      kiln_buffer_read(member->gradients[gradient], 0, member->host + place->offset,
+                                       place->elements * sizeof(float)),
                       "reading a gradient");
     if (meet(member))
         parallel_average(member, gradient);
@@ -95,59 +97,101 @@ static bool collect(struct kiln__member *member, size_t gradient)
 
 static void give_back(struct kiln__member *member, size_t gradient)
 {
+    const struct kiln__place *place = &member->parallel->places[gradient];
     parallel_fail(member,
-                  kiln_buffer_write(member->gradients[gradient], 0,
-                                    member->host + member->parallel->offsets[gradient],
-                                    member->parallel->elements[gradient] * sizeof(float)),
+                  kiln_buffer_write(member->gradients[gradient], 0, member->host + place->offset,
+                                    place->kept * sizeof(float)),
                   "writing an average");
 }
 
 /* ---- with other processes: the first member's thread ---- */
 
-static size_t next_piece(const kiln_parallel *parallel, size_t from)
+static kiln_status begin_sum(const kiln_parallel *parallel, const struct kiln__piece *piece)
 {
-    size_t left = parallel->numbers - from;
-    return left < parallel->reducer.piece ? left : parallel->reducer.piece;
+    const kiln_reducer *reducer = &parallel->reducer;
+    float *values = parallel->members[0].host + piece->offset;
+    return piece->is_divided ? reducer->begin_shard(reducer->user, values, piece->numbers)
+                             : reducer->begin(reducer->user, values, piece->numbers);
 }
 
-/* The pieces that are whole with this gradient. */
+/* The pieces that are complete with this gradient. */
 static void hand_over(struct kiln__member *member, size_t gradient)
 {
     kiln_parallel *parallel = member->parallel;
-    const kiln_reducer *reducer = &parallel->reducer;
-    size_t ready = parallel->offsets[gradient] + parallel->elements[gradient];
-    while (parallel->handed < ready &&
-           parallel->handed + next_piece(parallel, parallel->handed) <= ready) {
-        size_t count = next_piece(parallel, parallel->handed);
-        parallel_fail(member, reducer->begin(reducer->user, member->host + parallel->handed, count),
+    const struct kiln__piece *pieces = parallel->pieces.items;
+    for (;
+         parallel->handed < parallel->pieces.count && pieces[parallel->handed].gradient >= gradient;
+         parallel->handed++)
+        parallel_fail(member, begin_sum(parallel, &pieces[parallel->handed]),
                       "beginning a sum over processes");
-        parallel->handed += count;
-    }
+}
+
+/* What was begun first and not waited for. */
+static void await_one(struct kiln__member *member, const char *doing)
+{
+    kiln_parallel *parallel = member->parallel;
+    kiln_status status = parallel->reducer.wait(parallel->reducer.user);
+    parallel->host_is_lost |= status != KILN_OK;
+    parallel_fail(member, status, doing);
 }
 
 /* Until the sums of this gradient are there. */
 static void await(struct kiln__member *member, size_t gradient)
 {
     kiln_parallel *parallel = member->parallel;
-    const kiln_reducer *reducer = &parallel->reducer;
-    size_t end = parallel->offsets[gradient] + parallel->elements[gradient];
-    while (parallel->summed < end) {
-        kiln_status status = reducer->wait(reducer->user);
-        parallel->host_is_lost |= status != KILN_OK;
-        parallel_fail(member, status, "adding up with other processes");
-        parallel->summed += next_piece(parallel, parallel->summed);
-    }
+    const struct kiln__place *place = &parallel->places[gradient];
+    for (; parallel->summed < parallel->pieces.count &&
+           parallel->pieces.items[parallel->summed].offset < place->offset + place->elements;
+         parallel->summed++)
+        await_one(member, "adding up with other processes");
 }
 
 /* The first member's memory has the sums. */
 static void take_sums(struct kiln__member *member, size_t gradient)
 {
     const kiln_parallel *parallel = member->parallel;
-    size_t offset = parallel->offsets[gradient];
+    const struct kiln__place *place = &parallel->places[gradient];
     if (member->number)
-        memcpy(member->host + offset, parallel->members[0].host + offset,
-               parallel->elements[gradient] * sizeof(float));
+        memcpy(member->host + place->offset, parallel->members[0].host + place->offset,
+               place->kept * sizeof(float));
     give_back(member, gradient);
+}
+
+/* From the shard, to all processes. Those wait for it, whatever it is. */
+static void begin_gather(struct kiln__member *member, size_t gradient)
+{
+    const kiln_reducer *reducer = &member->parallel->reducer;
+    const struct kiln__place *place = &member->parallel->places[gradient];
+    const size_t bytes = kiln_buffer_bytes(member->shards[gradient]), size = bytes / place->kept;
+    char *whole = (char *)(member->host + place->offset);
+    parallel_fail(member,
+                  kiln_buffer_read(member->shards[gradient], 0, whole + place->first * size, bytes),
+                  "reading a shard");
+    parallel_fail(member, reducer->begin_gather(reducer->user, whole, place->elements, size),
+                  "beginning to gather weights");
+}
+
+/* What all processes have updated becomes the weights of each. */
+static void gather_weights(struct kiln__member *member)
+{
+    const kiln_parallel *parallel = member->parallel;
+    const size_t gradients = parallel->training.gradient_count;
+    const bool first = member->number == 0;
+    for (size_t i = 0; i < gradients && first; i++)
+        if (member->shards[i])
+            begin_gather(member, i);
+    for (size_t i = 0; i < gradients; i++) {
+        if (!member->shards[i])
+            continue;
+        if (first)
+            await_one(member, "gathering weights");
+        if (meet(member))
+            parallel_fail(member,
+                          kiln_buffer_write(member->weights[i], 0,
+                                            parallel->members[0].host + parallel->places[i].offset,
+                                            kiln_buffer_bytes(member->weights[i])),
+                          "writing weights");
+    }
 }
 
 /* Of all contexts here and in the other processes; what has failed elsewhere, while `doing`. */
@@ -199,6 +243,7 @@ static bool all_are_well(struct kiln__member *member, const char *doing)
 static void make_update(struct kiln__member *member)
 {
     parallel_fail(member, kiln_batch_execute(member->update), "updating");
+    gather_weights(member);
     if (!all_are_well(member, "updating"))
         atomic_store(&member->parallel->weights_differ, true);
 }

@@ -9,8 +9,9 @@ from typing import Any, Sequence
 
 from ._buffer import Buffer
 from ._files import _named
-from ._library import Error, Library, Owned, check, initialised, load_beside, pointers
+from ._library import Error, Library, Owned, check, initialised, lib, load_beside, pointers
 from ._table import MPI_FUNCTIONS
+from ._tree import leaves_of, rebuilt
 
 
 @functools.lru_cache(maxsize=None)
@@ -70,6 +71,46 @@ class Ranks:
             buffer._version += 1
         check(mpi_library().kiln_mpi_broadcast(self._owned, len(given),
                                                pointers([b._owned for b in given]), root))
+
+    def shards(self, weights: Any) -> Any:
+        """What this rank updates of these buffers, nested as one likes, where each keeps a part of
+        what an optimiser remembers: flat buffers for kiln.optim, and for kiln.Parallel's `shards`.
+        Small ones are the weights themselves."""
+        def shard(buffer: Any) -> Buffer:
+            if not isinstance(buffer, Buffer):
+                raise TypeError('kiln.Buffers have shards')
+            made = Owned(lib.kiln_buffer_release)
+            check(lib.kiln_shard_create(buffer.context._held(), self._reducer(), buffer._owned,
+                                        made.out))
+            whole = made.pointer == buffer._owned.pointer
+            return buffer if whole else Buffer._of(buffer.context, made)
+        return rebuilt(weights, iter([shard(leaf) for leaf in leaves_of(weights)]))
+
+    def gather(self, shards: Any, wholes: Any = None) -> None:
+        """Put together what ranks keep parts of, such as the `state` of an optimiser of shards: into
+        `wholes`, buffers as that of an optimiser of the weights has, of at least one rank. All
+        ranks call it."""
+        self._move(lambda n, parts, whole: mpi_library().kiln_mpi_gather(
+            self._owned, n, parts, whole), shards, wholes, lambda parts, whole: whole)
+
+    def scatter(self, wholes: Any, shards: Any, root: int = 0) -> None:
+        """The other way round: each rank's shards get their parts of rank `root`'s wholes; those of
+        others are not read, and may be None. All ranks call it."""
+        self._move(lambda n, parts, whole: mpi_library().kiln_mpi_scatter(
+            self._owned, n, whole, parts, root), shards, wholes, lambda parts, whole: parts)
+
+    def _move(self, call: Any, shards: Any, wholes: Any, written: Any) -> None:
+        parts: Sequence[Any] = leaves_of(shards)
+        whole: Sequence[Any] = [] if wholes is None else leaves_of(wholes)
+        if not all(isinstance(b, Buffer) for b in [*parts, *whole]):
+            raise TypeError('kiln.Buffers are gathered and scattered')
+        if whole and len(whole) != len(parts):
+            raise ValueError(f'{len(parts)} shards of {len(whole)} buffers')
+        self._reducer()
+        for buffer in written(parts, whole):
+            buffer._version += 1
+        check(call(len(parts), pointers([b._owned for b in parts]),
+                   pointers([b._owned for b in whole]) if whole else None))
 
     def close(self) -> None:
         """Part; all ranks call it, after closing what trains with them."""

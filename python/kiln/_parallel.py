@@ -7,6 +7,7 @@ import threading
 from typing import Any, Callable, Optional, Sequence
 
 from . import _tape
+from ._buffer import Buffer
 from ._context import Context
 from ._library import Error, Handle, Owned, check, initialised, lib, pointers
 from ._mpi import Ranks
@@ -86,18 +87,31 @@ class Parallel:
     without it all count the same. With `ranks`, a kiln.Ranks, other processes train with this one:
     all of them make it, and each step, and shares are of all contexts together. Any thread may make
     a step, which waits for another's.
+
+    With `weights` and `shards` each rank keeps a part of what optimisers remember: `weights` are the
+    buffers that the gradients of all contexts are derivatives by, one context after the other and
+    in the gradients' order, `shards` what Ranks.shards() made of them. `update` then gets flat
+    gradients of the shards, and writes these; after it the weights have all shards of all ranks.
     """
 
     def __init__(self, record: Callable[[int], Any], update: Callable[[int, Any], Any],
                  contexts: Sequence[Context], gradients: int = 1, *,
                  shares: Optional[Sequence[float]] = None,
-                 ranks: Optional[Ranks] = None) -> None:
+                 ranks: Optional[Ranks] = None, weights: Any = None, shards: Any = None) -> None:
         self._ranks = ranks  # held
+        self._weights: list[Any] = leaves_of(weights) if weights is not None else []
+        self._shards: list[Any] = leaves_of(shards) if shards is not None else []
         self._parts = [_Part(context) for context in contexts]
         # Who makes a step may come here again in a signal handler or a finaliser.
         self._lock = threading.RLock()
         if shares is not None and len(shares) != len(self._parts):
             raise ValueError(f'{len(shares)} shares for {len(self._parts)} contexts')
+        for given in self._weights, self._shards:
+            if not all(isinstance(leaf, Buffer) for leaf in given):
+                raise TypeError('weights and shards are kiln.Buffers')
+            if given and len(given) != len(self._parts) * gradients:
+                raise ValueError(f'{len(given)} weights or shards for {gradients} gradients of '
+                                 f'{len(self._parts)} contexts')
         errors: list[BaseException] = []
 
         def called(function: Callable[[Any, int, Any], None]) -> Any:
@@ -126,6 +140,10 @@ class Parallel:
         training.reducer = self._ranks and self._ranks._reducer()
         numbers = (ctypes.c_double * len(self._parts))(*(shares or ()))
         training.shares = None if shares is None else ctypes.addressof(numbers)
+        lists = [pointers([b._owned for b in given]) if given else None
+                 for given in (self._weights, self._shards)]
+        training.weights, training.shards = [
+            given and ctypes.cast(given, ctypes.c_void_p).value for given in lists]
         made = Owned(lib.kiln_parallel_release)
         held = [part.context._held() for part in self._parts]
         status = lib.kiln_parallel_create(pointers(held), len(held), ctypes.byref(training), made.out)
@@ -147,6 +165,8 @@ class Parallel:
                 self._ranks._reducer()  # there still, or an error
             for part in self._parts:
                 part.note_step()
+            for buffer in self._weights:
+                buffer._version += 1
             check(lib.kiln_parallel_step(self._owned))
             return [part.result() for part in self._parts]
 

@@ -28,7 +28,7 @@ LEFT = {'kiln_' + name for name in """
     context_tune
     context_recall context_remember executor_get_context_stats
     model_choose_batch model_create_gradient model_create_lerp model_create_slerp name_calls
-    optimizer_state_names pad_by
+    optimizer_state_names pad_by shard_range
     """.split()}
 
 

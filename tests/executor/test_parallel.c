@@ -60,7 +60,8 @@ static kiln_status update(kiln_batch *batch, size_t context, const kiln_tensor *
     return KILN_OK;
 }
 
-static const kiln_training training = {sizeof training, record, update, NULL, 2, NULL, NULL};
+static const kiln_training training = {
+    sizeof training, record, update, NULL, 2, NULL, NULL, NULL, NULL};
 
 static void open_world(size_t count, const size_t *rows, size_t hidden,
                        const kiln_context_options *options)

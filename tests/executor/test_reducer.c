@@ -59,8 +59,10 @@ static kiln_status answer(kiln_status status, const char *sentence)
     return status ? kiln_error_set(status, sentence) : KILN_OK;
 }
 
-static kiln_status join(void *user, kiln_status own, size_t numbers, double *shares)
+static kiln_status join(void *user, kiln_status own, size_t numbers, uint32_t layout,
+                        double *shares)
 {
+    (void)layout;
     cr_assert_eq(user, &other);
     other.joins++;
     other.own = own;
@@ -100,7 +102,8 @@ static kiln_status agree(void *user, kiln_status own)
     return own ? own : answer(fails ? other.fails : KILN_OK, "the other has failed");
 }
 
-static const kiln_reducer reducer = {sizeof reducer, &other, 5, join, begin, wait, agree};
+static const kiln_reducer reducer = {sizeof reducer, &other, 5, join, begin, wait,
+                                     agree,          0,      0, NULL, NULL};
 
 static void open_other(void)
 {
@@ -155,7 +158,8 @@ static kiln_status update(kiln_batch *batch, size_t context, const kiln_tensor *
     return KILN_OK;
 }
 
-static const kiln_training training = {sizeof training, record, update, NULL, 2, NULL, &reducer};
+static const kiln_training training = {sizeof training, record, update, NULL, 2, NULL,
+                                       &reducer,        NULL,   NULL};
 
 static void open_world(void)
 {
@@ -356,11 +360,87 @@ Test(reducer, takes_part_in_making)
     half.agree = NULL;
     how.reducer = &half;
     expect_error(kiln_parallel_create(world.contexts, CONTEXTS, &how, &parallel),
-                 KILN_INVALID_ARGUMENT, "kiln_parallel_create: training->reducer lacks a function");
+                 KILN_INVALID_ARGUMENT, "kiln_parallel_create: the reducer lacks a function");
     half.size = 3;
     expect_error_part(kiln_parallel_create(world.contexts, CONTEXTS, &how, &parallel),
                       KILN_INVALID_ARGUMENT, "KILN_REDUCER_INIT");
     cr_expect_eq(other.joins, 2);
     world.recording = KILN_OK;
+    close_world(NULL);
+}
+
+/* ---- shards ---- */
+
+/* All elements once, in the order of processes, as even as can be. */
+Test(reducer, leaves_each_process_a_part)
+{
+    size_t first, next = 0, elements = 100003;
+    for (size_t p = 0; p < 7; p++) {
+        size_t count = kiln_shard_range(elements, p, 7, &first);
+        cr_expect_eq(first, next);
+        cr_expect(count == elements / 7 || count == elements / 7 + 1);
+        next = first + count;
+    }
+    cr_expect_eq(next, elements);
+    cr_expect_eq(kiln_shard_range(4096, 1, 2, &first), 2048);
+    cr_expect_eq(first, 2048);
+    cr_expect_eq(kiln_shard_range(4095, 1, 2, &first), 4095, "too few");
+    cr_expect_eq(first, 0);
+    cr_expect_eq(kiln_shard_range(((size_t)1 << 31) - 1, 1, 2, NULL), (size_t)1 << 30);
+    cr_expect_eq(kiln_shard_range((size_t)1 << 31, 1, 2, NULL), (size_t)1 << 31, "too many");
+    cr_expect_eq(kiln_shard_range(1 << 20, 0, 1, NULL), 1 << 20);
+    cr_expect_eq(kiln_shard_range(1 << 20, 0, 0, NULL), 1 << 20);
+    cr_expect_eq(kiln_shard_range(1 << 20, 3, 3, NULL), 1 << 20, "no such process");
+}
+
+static kiln_status gather(void *user, void *values, size_t elements, size_t bytes)
+{
+    (void)user, (void)values, (void)elements, (void)bytes;
+    return KILN_UNSUPPORTED;
+}
+
+static void expect_refused(kiln_training how, kiln_status status, const char *part)
+{
+    kiln_parallel *parallel;
+    expect_error_part(kiln_parallel_create(world.contexts, 1, &how, &parallel), status, part);
+    cr_expect_null(parallel);
+}
+
+Test(reducer, shards_that_do_not_fit_are_refused)
+{
+    kiln_buffer *large, *shard, *half;
+    kiln_reducer divides = reducer;
+    kiln_training how = training;
+    open_world();
+    divides.processes = 2;
+    expect_error(kiln_shard_create(world.contexts[0], &divides, world.w[0], &shard),
+                 KILN_INVALID_ARGUMENT, "kiln_shard_create: the reducer lacks a function");
+    expect_error(kiln_shard_create(world.contexts[0], NULL, NULL, &shard), KILN_INVALID_ARGUMENT,
+                 "kiln_shard_create: weights is NULL");
+    divides.begin_shard = begin;
+    divides.begin_gather = gather;
+    expect_ok(kiln_buffer_create(world.contexts[0], KILN_F16, 2, (size_t[]){64, 65}, &large));
+    expect_ok(kiln_shard_create(world.contexts[0], &divides, large, &half));
+    cr_expect_eq(kiln_buffer_bytes(half), 2080 * 2);
+    expect_ok(kiln_shard_create(world.contexts[0], &divides, world.w[0], &shard));
+    cr_expect_eq(shard, world.w[0], "small ones are whole");
+    kiln_buffer_release(shard);
+    kiln_buffer *weights[] = {world.w[0], world.b[0]}, *shards[] = {world.w[0], world.b[0]};
+    how.reducer = NULL;
+    how.weights = weights;
+    expect_refused(how, KILN_INVALID_ARGUMENT, "kiln_parallel_create: training->shards is NULL");
+    how.shards = shards;
+    shards[1] = NULL;
+    expect_refused(how, KILN_INVALID_ARGUMENT,
+                   "kiln_parallel_create: context 0: weights and shard 1 are not both there");
+    shards[1] = half;
+    expect_refused(how, KILN_TYPE_MISMATCH, "weights and shard 1 are not of one floating type");
+    weights[1] = large;
+    expect_refused(how, KILN_SHAPE_MISMATCH, "weights and shard 1 have not the gradient's");
+    weights[1] = world.b[0];
+    shards[1] = world.b[1];
+    expect_refused(how, KILN_INVALID_ARGUMENT, "weights and shard 1 are one buffer, or two");
+    kiln_buffer_release(half);
+    kiln_buffer_release(large);
     close_world(NULL);
 }

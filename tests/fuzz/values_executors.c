@@ -93,8 +93,15 @@ const kiln_training *take_training(void)
     way = one_in(8) ? byte() % 4 : 0;
     for (unsigned i = 0; i < SHORTEST; i++)
         shares[i] = take_number();
-    training = (kiln_training){
-        take_struct_size(sizeof training), record_training, record_update, &way, 1, NULL, NULL};
+    training = (kiln_training){take_struct_size(sizeof training),
+                               record_training,
+                               record_update,
+                               &way,
+                               1,
+                               NULL,
+                               NULL,
+                               NULL,
+                               NULL};
     if (one_in(8))
         training.shares = shares;
     if (one_in(16))
@@ -104,6 +111,57 @@ const kiln_training *take_training(void)
     if (one_in(16))
         training.update = NULL;
     return one_in(16) ? NULL : &training;
+}
+
+/* One that nobody adds up with: shards alone are made with it. */
+static kiln_status join_none(void *user, kiln_status own, size_t numbers, uint32_t layout,
+                             double *shares)
+{
+    (void)user, (void)numbers, (void)layout, (void)shares;
+    return own;
+}
+
+static kiln_status begin_none(void *user, float *values, size_t count)
+{
+    (void)user, (void)values, (void)count;
+    return KILN_UNSUPPORTED;
+}
+
+static kiln_status gather_none(void *user, void *values, size_t elements, size_t bytes)
+{
+    (void)user, (void)values, (void)elements, (void)bytes;
+    return KILN_UNSUPPORTED;
+}
+
+static kiln_status wait_none(void *user)
+{
+    (void)user;
+    return KILN_UNSUPPORTED;
+}
+
+static kiln_status agree_none(void *user, kiln_status own)
+{
+    (void)user;
+    return own;
+}
+
+const kiln_reducer *take_reducer(void)
+{
+    static kiln_reducer reducer;
+    reducer = (kiln_reducer){take_struct_size(sizeof reducer),
+                             NULL,
+                             0,
+                             join_none,
+                             begin_none,
+                             wait_none,
+                             agree_none,
+                             byte() % 4,
+                             byte() % 4,
+                             begin_none,
+                             gather_none};
+    if (one_in(8))
+        reducer.begin_shard = NULL;
+    return one_in(8) ? NULL : &reducer;
 }
 
 /* Requests end soon: nobody comes to fill a batch. */

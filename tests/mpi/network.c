@@ -39,11 +39,12 @@ static void fill(float *values, size_t count, unsigned seed, float scale)
     }
 }
 
-static kiln_buffer *make_matrix(kiln_context *context, size_t rows, size_t columns, unsigned seed)
+static kiln_buffer *make_matrix(kiln_context *context, size_t rows, size_t columns, unsigned seed,
+                                float scale)
 {
     static float content[IN * HIDDEN];
     kiln_buffer *buffer;
-    fill(content, rows * columns, seed, 0.5f);
+    fill(content, rows * columns, seed, scale);
     ok(kiln_buffer_create(context, KILN_F32, 2, (size_t[]){rows, columns}, &buffer), "a buffer");
     ok(kiln_buffer_write(buffer, 0, content, rows * columns * sizeof *content), "writing");
     return buffer;
@@ -70,11 +71,13 @@ static kiln_status update(kiln_batch *batch, size_t context, const kiln_tensor *
                           void *user)
 {
     kiln_buffer *weights[] = {world.a[context], world.b[context]};
+    if (world.optimizers[context])
+        return kiln_optimizer_step(batch, world.optimizers[context], gradients);
     (void)user;
     for (int i = 0; i < 2; i++)
         kiln_export(
             batch,
-            kiln_sub(batch, kiln_import(batch, weights[i]), kiln_scale(batch, gradients[i], 0.05)),
+            kiln_sub(batch, kiln_import(batch, weights[i]), kiln_scale(batch, gradients[i], 0.003)),
             weights[i]);
     return KILN_OK;
 }
@@ -94,8 +97,22 @@ void open_world(size_t count, size_t first, size_t end, unsigned seed)
         how.host_memory = KILN_HOST_MEMORY_SEPARATE;
         how.check_values = 1;
         ok(kiln_context_create(&how, &world.contexts[i]), "a context");
-        world.a[i] = make_matrix(world.contexts[i], IN, HIDDEN, seed);
-        world.b[i] = make_matrix(world.contexts[i], HIDDEN, 1, seed + 1);
+        world.a[i] = make_matrix(world.contexts[i], IN, HIDDEN, seed, 0.5f);
+        world.b[i] = make_matrix(world.contexts[i], HIDDEN, 1, seed + 1, 0.1f);
+    }
+}
+
+void open_optimizers(const kiln_reducer *reducer)
+{
+    kiln_optimizer_options how = KILN_ADAM_INIT;
+    for (size_t i = 0; i < world.count; i++) {
+        kiln_buffer **weights = world.weights + 2 * i, **shards = world.shards + 2 * i;
+        weights[0] = world.a[i];
+        weights[1] = world.b[i];
+        for (int k = 0; k < 2; k++)
+            ok(kiln_shard_create(world.contexts[i], reducer, weights[k], &shards[k]), "a shard");
+        ok(kiln_optimizer_create(world.contexts[i], &how, 2, shards, &world.optimizers[i]),
+           "an optimizer");
     }
 }
 
@@ -107,6 +124,10 @@ kiln_status create(const kiln_reducer *reducer)
     training.gradient_count = 2;
     training.shares = world.shares;
     training.reducer = reducer;
+    if (world.shards[0] != world.weights[0]) {
+        training.weights = world.weights;
+        training.shards = world.shards;
+    }
     return kiln_parallel_create(world.contexts, world.count, &training, &world.parallel);
 }
 
@@ -114,6 +135,9 @@ void close_world(void)
 {
     kiln_parallel_release(world.parallel);
     for (size_t i = 0; i < world.count; i++) {
+        kiln_optimizer_release(world.optimizers[i]);
+        kiln_buffer_release(world.shards[2 * i]);
+        kiln_buffer_release(world.shards[2 * i + 1]);
         kiln_buffer_release(world.a[i]);
         kiln_buffer_release(world.b[i]);
         kiln_context_release(world.contexts[i]);

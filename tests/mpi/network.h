@@ -7,9 +7,11 @@
 #include <kiln/kiln.h>
 #include <kiln/mpi.h>
 
-enum { ROWS = 24, IN = 6, HIDDEN = 40, STEPS = 4, CONTEXTS = 2, WEIGHTS = IN * HIDDEN + HIDDEN };
+/* The first of two weights is large enough to be divided, the other is not. */
+enum { ROWS = 24, IN = 6, HIDDEN = 700, STEPS = 4, CONTEXTS = 2, WEIGHTS = IN * HIDDEN + HIDDEN };
 
 extern int rank, ranks;
+extern kiln_mpi *mpi;
 
 /* Ends all ranks, with a sentence, unless it is so. */
 void expect(int well, const char *what);
@@ -22,6 +24,9 @@ extern struct world {
     kiln_context *contexts[CONTEXTS];
     kiln_buffer *a[CONTEXTS], *b[CONTEXTS];
     float losses[CONTEXTS];
+    /* Of two weights in each context; without optimisers they are updated by hand. */
+    kiln_optimizer *optimizers[CONTEXTS];
+    kiln_buffer *weights[2 * CONTEXTS], *shards[2 * CONTEXTS];
     kiln_status answer; /* of the recorder */
     kiln_parallel *parallel;
 } world;
@@ -32,6 +37,10 @@ void open_world(size_t count, size_t first, size_t end, unsigned seed);
 
 /* The same of this rank's share of all rows. */
 void open_share(size_t count, unsigned seed);
+
+/* An optimiser in each context, of the whole weights (NULL) or of what the reducer leaves to this
+ * rank. */
+void open_optimizers(const kiln_reducer *reducer);
 kiln_status create(const kiln_reducer *reducer);
 void close_world(void);
 
@@ -43,6 +52,10 @@ void expect_equal_weights(void);
 
 /* Make a step; in the next one the last kernel of this rank, which is of the update, fails. */
 void fail_next_update(void);
+
+/* Optimiser's state in parts. */
+void sharded(void);
+void sharding_fails(void);
 
 /* The next of this rank's calls of that name fails, as MPI has it: the handler of its communicator
  * is called, too. */

@@ -14,7 +14,7 @@
 
 #include "network.h"
 
-static kiln_mpi *mpi;
+kiln_mpi *mpi;
 
 static void join(const kiln_mpi_options *options)
 {
@@ -29,7 +29,7 @@ static void losses(void)
 {
     double wanted[STEPS], found[STEPS];
     kiln_mpi_options options = KILN_MPI_OPTIONS_INIT;
-    options.bucket_bytes = 68;
+    options.bucket_bytes = 1204;
     open_world(1, 0, ROWS, 3);
     world.shares[0] = (double)ROWS / ranks; /* each rank has all rows */
     ok(create(NULL), "training alone");
@@ -281,6 +281,8 @@ static const struct {
              {"update-fails", update_fails},
              {"mpi-fails", mpi_fails},
              {"making-fails", making_fails},
+             {"sharded", sharded},
+             {"sharding-fails", sharding_fails},
              {"arguments", arguments},
              {"silent", is_silent},
              {"silent-aborts", is_silent_and_aborts},

@@ -45,6 +45,49 @@ with kiln.Ranks(comm, bucket_bytes=8) as ranks:
     np.testing.assert_allclose(w.numpy(), wanted, 1e-5)
     assert comm.bcast(w.numpy().tobytes()) == w.numpy().tobytes(), 'weights differ'
 
+    # Each rank keeps a part of what the optimiser remembers: the weights of one alone. A whole optimiser
+    # of the first rank gets the state, and gives it back.
+    large = random.rand(64, 65).astype('f')
+    def train(parameter, optimizer, **more):
+        def loss(p):
+            return kiln.mean((p * (comm.rank + 1)) ** 2)
+        return kiln.Parallel(lambda i: kiln.value_and_grad(loss)(parameter),
+                             lambda i, gradients: optimizer.step(gradients), [context], ranks=ranks,
+                             **more)
+    alone, apart = (kiln.Buffer(large, context=context) for _ in range(2))
+    whole = kiln.optim.AdamW(alone)
+    shard = ranks.shards([apart])[0]
+    mine = kiln.optim.AdamW(shard)
+    assert shard.shape == (2080,), shard.shape
+    assert ranks.shards({'w': w})['w'] is w
+    with train(alone, whole) as one, train(apart, mine, weights=apart, shards=[shard]) as other:
+        for _ in range(3):
+            before = apart + 0
+            one.step(), other.step()
+            try:
+                before.numpy()
+                raise SystemExit('a tensor of the weights before a step has a value')
+            except kiln.Error:
+                pass
+    assert alone.numpy().tobytes() == apart.numpy().tobytes(), 'parts make other weights'
+    state = [buffer.numpy() for buffer in mine.state]
+    full = kiln.optim.AdamW(kiln.Buffer(large, context=context)) if comm.rank == 0 else None
+    ranks.gather(mine.state, full and full.state)
+    for found, known in zip(full.state if full else [], whole.state):
+        assert found.numpy().tobytes() == known.numpy().tobytes(), 'another state when put together'
+    for buffer in mine.state:
+        buffer[...] = buffer * 0
+    ranks.scatter(full and full.state, mine.state)
+    for found, known in zip(mine.state, state):
+        assert found.numpy().tobytes() == known.tobytes(), 'another state when given back'
+    for wrong in (lambda: train(apart, mine, weights=[w, w], shards=[shard]),
+                  lambda: ranks.gather(mine.state, [w])):
+        try:
+            wrong()
+            raise SystemExit('lists of other lengths are taken')
+        except ValueError:
+            pass
+
     # What is raised in one rank, the others are told.
     def record(i):
         if comm.rank == comm.size - 1:

@@ -43,6 +43,9 @@ fails() {
 check 'three ranks of two contexts: the losses of one, the same bits, errors told in all' 0 \
     '^losses step-fails update-fails making-fails arguments: well$' \
     mpi 3 "$ranks" losses step-fails update-fails making-fails arguments
+check 'two ranks with parts of the state: the same bits, and errors told in both' 0 \
+    '^sharded sharding-fails: well$' mpi 2 "$ranks" sharded sharding-fails
+check 'three ranks with parts of the state' 0 '^sharded: well$' mpi 3 "$ranks" sharded
 check 'an MPI that fails ends no process' 0 '^mpi-fails: well$' mpi 2 "$ranks" mpi-fails
 check 'MPI for one thread is refused' 0 '^one-thread: well$' mpi 1 "$ranks" one-thread
 check 'a rank that does not answer is waited for no longer than was said' 0 \
@@ -81,15 +84,19 @@ near() {
     }'
 }
 
-check 'the example reads digits, alone' 0 'right (.*) by 1 ranks' mpi 1 "$example" --epochs 10
+check 'the example reads digits, alone' 0 'right (.*) by 1 ranks' mpi 1 "$example" --epochs 6
 cp "$folder/said" "$folder/one"
-check 'the example in two ranks' 0 'right (.*) by 2 ranks' mpi 2 "$example" --epochs 10 \
-    --stop 4 --save "$folder/saved"
-cp "$folder/said" "$folder/two"
-check 'three ranks go on from what two have saved' 0 'right (.*) by 3 ranks' mpi 3 "$example" \
-    --epochs 10 --resume "$folder/saved"
-cat "$folder/said" >>"$folder/two"
-check 'all have the losses of one rank' 0 '^wanted' near "$(losses "$folder/one")" "$(losses "$folder/two")"
+check 'two ranks keep parts of the state, and save the whole' 0 'right (.*) by 2 ranks' \
+    mpi 2 "$example" --shard --epochs 6 --stop 2 --save "$folder/saved"
+cp "$folder/said" "$folder/parts"
+check 'three ranks go on from that with other parts' 0 'right (.*) by 3 ranks' \
+    mpi 3 "$example" --shard --epochs 6 --stop 4 --resume "$folder/saved" --save "$folder/saved"
+cat "$folder/said" >>"$folder/parts"
+check 'two go on with the whole in each' 0 'right (.*) by 2 ranks' \
+    mpi 2 "$example" --epochs 6 --resume "$folder/saved"
+cat "$folder/said" >>"$folder/parts"
+check 'all have the losses of one rank' 0 '^wanted' \
+    near "$(losses "$folder/one")" "$(losses "$folder/parts")"
 check 'a file that is not there ends all ranks' 0 'going on: .*kiln_load_into' fails 2 "$example" \
     --resume "$folder/absent"
 
