@@ -51,13 +51,14 @@ class Graph:
         self.nodes.append(helper.make_node(operator, inputs, names, **attributes))
         return names[0] if outputs == 1 else names
 
-    def bytes(self, inputs, outputs):
-        """Of the model with these inputs, {name: shape}, and values as outputs, {name: value}."""
+    def bytes(self, inputs, outputs, kind=1):
+        """Of the model with these inputs, {name: shape}, of ONNX's type `kind` (1: FLOAT), and values as
+        outputs, {name: value}."""
         from onnx import TensorProto, helper, numpy_helper
         ends = [helper.make_node("Identity", [value], [name]) for name, value in outputs.items()]
         graph = helper.make_graph(
             self.nodes + ends, "network",
-            [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
+            [helper.make_tensor_value_info(n, kind, s) for n, s in inputs.items()],
             [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
             [numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(self.weights)])
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import encoders
 import generation
+import lines
 import networks
 import orders
 import stencil
@@ -39,6 +40,11 @@ ROWS = [
           "sentences/s", b)
       for b, s, sets in ((1, 16, BOTH), (32, 128, ("gpu",)), (128, 128, ("gpu",)),
                          (256, 256, ("gpu",)))],
+    *[Row(f"embedding, {name}, {count:,} lines to vectors", lines.Lines(shape, count), sets, NARROW,
+          "sentences/s", count)
+      for name, shape, count, sets in (("MiniLM-L6", encoders.MINILM, 200, ("cpu",)),
+                                       ("MiniLM-L6", encoders.MINILM, 10000, ("gpu",)),
+                                       ("BERT-base", encoders.BERT, 10000, ("gpu",)))],
     *[Row(f"a token, {name}, {b} rows", generation.Tokens(shape, b), sets, NARROW, "tokens/s",
           b * generation.STEPS)
       for name, shape, sets in (("SmolLM2-135M's shape", generation.SMOL, BOTH),
