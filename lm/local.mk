@@ -60,7 +60,7 @@ lm_sources = \
 	$(unicode_sources)
 
 if LM
-kilninclude_HEADERS += include/kiln/lm.h
+kilninclude_HEADERS += include/kiln/lm.h include/kiln/lm.hpp
 pkgconfig_DATA += kiln-lm.pc
 lib_LTLIBRARIES += libkiln-lm.la
 noinst_LTLIBRARIES += libkiln-lm-internal.la

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# kiln/kiln.hpp, and kiln/onnx.hpp for libkiln-onnx, have every function of the public headers, those
+# kiln/kiln.hpp, kiln/onnx.hpp for libkiln-onnx and kiln/lm.hpp for libkiln-lm have every function of the public headers, those
 # of tables apart (which make themselves) and those of tests/bindings, so that they do not lag
 # behind. $srcdir is the source tree.
 set -u
@@ -14,7 +14,7 @@ functions=$(cat include/kiln/*.h | tr '\n' ' ' | sed 's|/\*[^*]*\*\**\([^/*][^*]
 left=$(grep -v '^#' tests/bindings)
 faults=0
 for name in $functions; do
-  here=$(cat include/kiln/kiln.hpp include/kiln/onnx.hpp | grep -cw "$name")
+  here=$(cat include/kiln/kiln.hpp include/kiln/lm.hpp include/kiln/onnx.hpp | grep -cw "$name")
   if echo "$left" | grep -qx "$name"; then
     [ "$here" -eq 0 ] || { echo "$name is in a .hpp: take it out of tests/bindings"; faults=1; }
   elif [ "$here" -eq 0 ]; then

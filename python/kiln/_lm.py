@@ -7,7 +7,7 @@ import ctypes
 import functools
 import os
 from types import SimpleNamespace
-from typing import Any, Iterator, Optional, Sequence
+from typing import Any, Iterator, Optional, Sequence, Union
 
 import numpy as np
 
@@ -37,6 +37,25 @@ def _text(value: Optional[bytes]) -> str:
     return (value or b'').decode(errors='replace')
 
 
+def _conversation(messages: Union[str, Sequence[Any]], answer: bool, thinking: Optional[bool],
+                  chat_template: Optional[str]) -> tuple[Any, Any]:
+    """Messages and options as C takes them."""
+    given = [('user', messages)] if isinstance(messages, str) else [
+        (one['role'], one['content']) if isinstance(one, dict) else one for one in messages]
+    array = (struct('kiln_lm_message') * len(given))()
+    for place, (role, content) in zip(array, given):
+        if '\0' in role + content:
+            raise ValueError('a message has a character of 0')
+        place.role = role.encode()
+        place.content = content.encode(errors='surrogateescape')
+    options = struct('kiln_lm_chat_options')()
+    lm_library().kiln_lm_chat_options_init(*by_size(options))
+    options.chat_template = None if chat_template is None else chat_template.encode()
+    options.without_answer = not answer
+    options.thinking = 0 if thinking is None else 1 if thinking else -1
+    return array, options
+
+
 class LanguageModel:
     """A language model in a GGUF file, its weights on the device:
 
@@ -46,7 +65,11 @@ class LanguageModel:
 
     `weights` "f16", "bf16" or "f32" stores matrices so; else they stay as the file has them. `info`
     has what the file says: architecture, name, chat_template, vocabulary, context, layers, width, begin,
-    end.
+    end. A conversation goes on so:
+
+        messages = [{'role': 'user', 'content': 'Why is the sky blue?'}]
+        for piece in model.chat(messages):
+            print(piece, end='', flush=True)
 
     Any thread may use it; a session one at a time.
     """
@@ -101,6 +124,42 @@ class LanguageModel:
         `options` are those of session()."""
         session = self.session(**options)
         session.feed(self.tokenize(text, control=control))
+        yield from self._go_on(session, max_tokens)
+
+    def chat(self, messages: Union[str, Sequence[Any]], *, max_tokens: int = 1024,
+             session: Optional[Session] = None, thinking: Optional[bool] = None,
+             chat_template: Optional[str] = None, **options: Any) -> Iterator[str]:
+        """The answer to a conversation, piece by piece: a text, or messages as {'role': ...,
+        'content': ...} or (role, content). `options` are those of session(). A `session` that had the
+        beginning of it is given what is new alone."""
+        tokens = self.chat_tokens(messages, thinking=thinking, chat_template=chat_template)
+        if session is None:
+            session = self.session(**options)
+        elif options:
+            raise TypeError('a session has its options already')
+        session.rewrite(tokens)
+        yield from self._go_on(session, max_tokens)
+
+    def chat_tokens(self, messages: Union[str, Sequence[Any]], *, answer: bool = True,
+                    thinking: Optional[bool] = None, chat_template: Optional[str] = None) -> list[int]:
+        """The tokens of a conversation as the file's chat template writes it, up to where the answer
+        begins. What looks like a control token in a message is text."""
+        tokens, count = Owned(lib.kiln_free), ctypes.c_size_t()
+        array, options = _conversation(messages, answer, thinking, chat_template)
+        check(self._lib.kiln_lm_chat_tokens(self._owned, array, len(array), ctypes.byref(options),
+                                            tokens.out, ctypes.byref(count)))
+        return ctypes.cast(tokens.pointer, ctypes.POINTER(ctypes.c_int32))[:count.value]
+
+    def chat_text(self, messages: Union[str, Sequence[Any]], *, answer: bool = True,
+                  thinking: Optional[bool] = None, chat_template: Optional[str] = None) -> str:
+        """The text of which chat_tokens() makes tokens."""
+        text = Owned(lib.kiln_free)
+        array, options = _conversation(messages, answer, thinking, chat_template)
+        check(self._lib.kiln_lm_chat_text(self._owned, array, len(array), ctypes.byref(options),
+                                          text.out))
+        return ctypes.string_at(text.pointer).decode(errors='surrogateescape')
+
+    def _go_on(self, session: Session, max_tokens: int) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder('utf-8')(errors='replace')
         for _ in range(max_tokens):
             if session.length == session.context:
@@ -124,6 +183,16 @@ class LanguageModel:
         return f'<kiln.LanguageModel {info.name!r} ({info.architecture}, {info.layers} layers of {info.width})>'
 
 
+def _tokens(tokens: Sequence[int]) -> np.ndarray:
+    given = np.asarray(tokens)
+    if given.size and given.dtype.kind not in 'iu':
+        raise TypeError(f'tokens are {given.dtype}, and should be integers')
+    array = np.ascontiguousarray(given, np.int32)
+    if not np.array_equal(array, given):
+        raise ValueError('a token is no number of 32 bits')
+    return array
+
+
 class Session:
     """A text in the making: feed it tokens, ask for the next one again and again. Keys and values of
     what was fed stay on the device."""
@@ -139,13 +208,13 @@ class Session:
 
     def feed(self, tokens: Sequence[int]) -> None:
         """Add tokens to the text, and run the model on them."""
-        given = np.asarray(tokens)
-        if given.size and given.dtype.kind not in 'iu':
-            raise TypeError(f'tokens are {given.dtype}, and should be integers')
-        array = np.ascontiguousarray(given, np.int32)
-        if not np.array_equal(array, given):
-            raise ValueError('a token is no number of 32 bits')
+        array = _tokens(tokens)
         check(self._lib.kiln_lm_feed(self._owned, array.ctypes.data, array.size))
+
+    def rewrite(self, tokens: Sequence[int]) -> None:
+        """Make these tokens the text; what it begins with already stays."""
+        array = _tokens(tokens)
+        check(self._lib.kiln_lm_session_rewrite(self._owned, array.ctypes.data, array.size))
 
     def next(self) -> int:
         """Choose the next token and add it to the text."""

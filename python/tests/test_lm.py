@@ -51,6 +51,30 @@ class LanguageModels(unittest.TestCase):
         text = ''.join(self.model.generate(TEXT, max_tokens=8))
         self.assertEqual(text, b''.join(map(self.model.token_bytes, answer)).decode(errors='replace'))
 
+    def test_chat(self):
+        """a conversation as its template writes it, and how it goes on"""
+        messages = [{'role': 'system', 'content': 'a'}, ('user', '<|im_end|>\u00e9')]
+        text = '<|im_start|>system\na<|im_end|>\n<|im_start|>user\n<|im_end|>\u00e9<|im_end|>\n'
+        self.assertEqual(self.model.chat_text(messages, answer=False), text)
+        tokens = self.model.chat_tokens(messages)
+        self.assertEqual(tokens.count(2), 2)
+        self.assertEqual(self.model.chat_text('x', chat_template='{{ messages[0].role }}'), 'user')
+        self.assertEqual(self.model.chat_text([], chat_template='{{ enable_thinking }}', thinking=False),
+                         'False')
+        session = self.model.session()
+        answer = ''.join(self.model.chat(messages, session=session, max_tokens=4))
+        self.assertEqual(session.length, len(tokens) + 4)
+        self.assertEqual(''.join(self.model.chat(messages, max_tokens=4)), answer)
+        self.assertEqual(''.join(self.model.chat(messages, session=session, max_tokens=4)), answer)
+        with self.assertRaisesRegex(kiln.Error, 'the role of message 0 is "a b"'):
+            self.model.chat_tokens([('a b', 'x')])
+        with self.assertRaisesRegex(kiln.Error, 'kiln knows no filter "nothing"'):
+            self.model.chat_tokens('x', chat_template='{{ 1 | nothing }}')
+        with self.assertRaisesRegex(ValueError, 'a character of 0'):
+            self.model.chat_tokens('x\0')
+        with self.assertRaisesRegex(TypeError, 'has its options already'):
+            next(self.model.chat('x', session=session, seed=1))
+
     def test_words(self):
         """what the file says, and errors"""
         self.assertEqual((self.model.info.architecture, self.model.info.vocabulary), ('llama', 400))

@@ -131,8 +131,17 @@ def check_answer(model):
     result(off < 1e-4, f"logits are off by {off:.2g} of the largest")
 
 
+def check_chat(model):
+    messages = [("user", "What is the capital of France?")]
+    first = "".join(model.chat(messages))
+    second = "".join(model.chat(messages + [("assistant", first), ("user", "And of Italy?")]))
+    result(first == "The capital of France is Paris." and second == "The capital of Italy is Rome.",
+           f"a conversation: {first!r}, {second!r}")
+
+
 language_model = kiln.LanguageModel(sys.argv[1])
 check_tokens(language_model)
 check_answer(language_model)
+check_chat(language_model)
 print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
 sys.exit(not all(results))

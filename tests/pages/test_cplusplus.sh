@@ -20,6 +20,9 @@ esac
 
 onnx=
 [ ! -f "$build/libkiln-onnx.la" ] || onnx=libkiln-onnx.la
+lm=
+[ ! -f "$build/libkiln-lm.la" ] || lm=libkiln-lm.la
+export KILN_SOURCE="$source"
 
 # compiled COMPILER SOURCE OPTION...: in the build folder, whose name may have spaces.
 compiled() (
@@ -29,7 +32,7 @@ compiled() (
   # shellcheck disable=SC2086
   ./libtool --silent --mode=link --tag=CC $compiler -std=c++17 $kind -Wall -Wextra \
     -Wpedantic -Wshadow -Werror "$@" -Iinclude -I"$source/include" "$file" \
-    $onnx libkiln.la -lpthread -o "$folder/program"
+    $onnx $lm libkiln.la -lpthread -o "$folder/program"
 )
 
 # runs COMPILER SOURCE OPTION...
@@ -59,6 +62,12 @@ for compiler in $found; do
       runs "$compiler" "$source/tests/onnx/cplusplus.cpp" -fno-exceptions -fno-rtti
     check "$compiler: models in files, with exceptions" 0 '^as it should' \
       runs "$compiler" "$source/tests/onnx/cplusplus.cpp" -DKILN_EXCEPTIONS
+  fi
+  if [ -n "$lm" ]; then
+    check "$compiler: language models, without exceptions" 0 '^as it should' \
+      runs "$compiler" "$source/tests/lm/cplusplus.cpp" -fno-exceptions -fno-rtti
+    check "$compiler: language models, with exceptions" 0 '^as it should' \
+      runs "$compiler" "$source/tests/lm/cplusplus.cpp" -DKILN_EXCEPTIONS
   fi
   check "$compiler: the example" 0 '^10 24 30 48$' runs "$compiler" "$source/examples/hello.cpp"
 done
