@@ -11,6 +11,7 @@ bench_programs = \
 	bench/libraries \
 	bench/layer \
 	bench/matmul \
+	bench/phases \
 	bench/reduce \
 	bench/rerun \
 	bench/rows \
@@ -108,6 +109,8 @@ bench_layer_CFLAGS = $(bench_cflags)
 bench_layer_LDADD = $(bench_libs)
 bench_matmul_CFLAGS = $(bench_cflags)
 bench_matmul_LDADD = $(bench_libs)
+bench_phases_CFLAGS = $(bench_cflags)
+bench_phases_LDADD = $(bench_libs)
 bench_reduce_CFLAGS = $(bench_cflags)
 bench_reduce_LDADD = $(bench_libs)
 bench_rerun_CFLAGS = $(bench_cflags)

@@ -9,6 +9,7 @@ criterion_tests = \
 	tests/record/test_batch \
 	tests/record/test_custom \
 	tests/programs/test_background \
+	tests/programs/test_background_joined \
 	tests/runtime/test_buffers \
 	tests/lower/test_catalogue \
 	tests/store/test_cache_catalog \
@@ -143,6 +144,7 @@ device_tests = \
 	tests/record/test_batch \
 	tests/record/test_custom \
 	tests/programs/test_background \
+	tests/programs/test_background_joined \
 	tests/runtime/test_buffers \
 	tests/programs/test_cache_program \
 	tests/programs/test_compile_workers \
@@ -216,6 +218,7 @@ device_tests = \
 thread_tests = \
 	tests/record/test_batch \
 	tests/programs/test_background \
+	tests/programs/test_background_joined \
 	tests/programs/test_cache_program \
 	tests/programs/test_compile_workers \
 	tests/runtime/test_events \

@@ -222,7 +222,8 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_context_get_stats(const kiln_context *
 #define kiln_context_get_stats(...) kiln_context_get_stats(__VA_ARGS__, sizeof(kiln_context_stats))
 
 /** Wait until kernels compiled so far are in the disk cache, or could not be stored (that happens
- *  in the background, after their first launch, and nothing waits for it). On drivers that compile
+ *  in the background, after their first launch, and nothing waits for it), and those that other
+ *  processes compile behind batches are there: the next run of such a batch has them. On drivers that compile
  *  when a kernel is launched, as PoCL, the program kiln-store does it; where that cannot be
  * started, this call does, and kernels that no such call waits for are not stored. Threads: any.
  * Errors: INVALID_ARGUMENT, FORKED. */

@@ -355,8 +355,10 @@ kiln_status kiln_context_sync_cache(kiln_context *context)
     if (!context)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_sync_cache: context is NULL");
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
-    if (!status)
+    if (!status) {
         kiln__programs_sync(context->runtime.programs);
+        kiln__plan_cache_settle(context->plan_cache);
+    }
     return status;
 }
 

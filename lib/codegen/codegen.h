@@ -29,6 +29,10 @@ void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch
  * False: no memory. */
 bool kiln__launches_join(struct kiln__plan *plan);
 
+/* Why a launch of a plan that is to have them is not joined, a static text; NULL: it is, or there
+ * are too few to say more. */
+const char *kiln__launch_apart_because(const struct kiln__plan *plan, uint32_t index);
+
 /* The name and the text of a launch that does others as its phases (one_launch.c). */
 void kiln__joined_name(const struct kiln__plan *plan, const struct kiln__launch *joined,
                        struct kiln__text *name);

@@ -9,17 +9,24 @@
  * Launches of one text are one function (phase_text.h). What else a phase takes is a record of the
  * launch's table: its length; the function's number; how many work-items there are, and along the
  * first two dimensions; the arguments, of memory the number among the kernel's. A record of length
- * 0 ends the table. So the text hangs on which functions there are, not on the phases. */
+ * 0 ends the table. So the text hangs on which functions there are, not on the phases; and all
+ * joined launches of a plan have one, with all its functions. */
 #include "codegen/codegen.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/phase_text.h"
+#include "plan/launch_text.h"
 #include "util/kernel_texts.h"
 
 /* What a phase may move: to move a megabyte takes a core longer than to enqueue a launch. */
 #define MOST_BYTES ((uint64_t)1 << 20)
+
+/* Where joining has to pay: what a phase may compute, some 40 us of a core, and how many phases
+ * make up for the kernel of all. */
+#define MOST_OPERATIONS ((uint64_t)2000000)
+#define FEWEST_PHASES 4
 
 /* Memories of a launch: with counters and table 1 kB of arguments, which any device takes
  * (CL_DEVICE_MAX_PARAMETER_SIZE). Their number is a multiple, so that more launches share a text.
@@ -34,47 +41,102 @@ _Static_assert((2 * MOST_PHASES + 1) * 16 <= KILN__COUNTERS, "room for counters"
 /* Of a record, before the arguments. */
 enum { RECORD_LENGTH, RECORD_FUNCTION, RECORD_ITEMS, RECORD_WIDE, RECORD_HIGH, RECORD_ARGUMENTS };
 
-static const struct kiln__launch *phase_at(const struct kiln__plan *plan,
-                                           const struct kiln__launch *joined, size_t phase)
-{
-    return &plan->launches.items[joined->phases.items[phase]];
-}
-
 /* ---- functions ---- */
 
-/* What the phases call: a text and a kernel of it. */
-struct functions {
-    struct kiln__text *names; /* of each phase's */
-    uint32_t *of;             /* per phase: the first phase with the same, which gives its number */
+/* A text and a kernel of it, that phases call. */
+struct function {
+    struct kiln__text name;
+    uint32_t number; /* in the order in which they were met */
+    uint32_t launch; /* the first with it */
 };
 
-static bool find_functions(const struct kiln__plan *plan, const struct kiln__launch *joined,
-                           struct functions *functions)
+struct functions {
+    KILN__VECTOR(struct function) all;
+    uint32_t *of; /* per launch of the plan: its number, of joined ones */
+};
+
+static void name_function(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *name)
 {
-    const size_t count = joined->phases.count;
-    *functions = (struct functions){calloc(count + 1, sizeof *functions->names),
-                                    calloc(count + 1, sizeof *functions->of)};
-    bool done = functions->names && functions->of;
-    for (uint32_t i = 0; i < count && done; i++) {
-        struct kiln__text *name = &functions->names[i];
-        kiln__codegen_name(plan, phase_at(plan, joined, i), name);
-        kiln__text_add(name, " %s", phase_at(plan, joined, i)->kernel);
-        done = !name->failed;
-        uint32_t k = 0;
-        while (done && k < i &&
-               (functions->names[k].length != name->length ||
-                memcmp(functions->names[k].data, name->data, name->length) != 0))
-            k++;
-        functions->of[i] = k;
+    kiln__codegen_name(plan, &plan->launches.items[launch], name);
+    kiln__text_add(name, " %s", plan->launches.items[launch].kernel);
+}
+
+static int compare_names(const struct kiln__text *a, const struct kiln__text *b)
+{
+    if (a->length != b->length)
+        return a->length < b->length ? -1 : 1;
+    return memcmp(a->data, b->data, a->length);
+}
+
+static int compare_functions(const void *a, const void *b)
+{
+    return compare_names(&((const struct function *)a)->name, &((const struct function *)b)->name);
+}
+
+/* The name is taken over. */
+static bool add_function(struct functions *functions, uint32_t launch, struct kiln__text *name)
+{
+    size_t k = 0;
+    while (k < functions->all.count && compare_names(&functions->all.items[k].name, name) != 0)
+        k++;
+    functions->of[launch] = (uint32_t)k;
+    if (k < functions->all.count) {
+        kiln__text_free(name);
+        return true;
+    }
+    struct function *place = kiln__vector_push(&functions->all);
+    if (!place)
+        kiln__text_free(name);
+    else
+        *place = (struct function){*name, (uint32_t)k, launch};
+    return place;
+}
+
+static bool collect_functions(const struct kiln__plan *plan, struct functions *functions)
+{
+    bool done = functions->of;
+    for (uint32_t i = 0; i < plan->launches.count && done; i++) {
+        struct kiln__text name = {0};
+        if (!plan->launches.items[i].joined)
+            continue;
+        name_function(plan, i, &name);
+        done = !name.failed && add_function(functions, i, &name);
     }
     return done;
 }
 
-static void free_functions(const struct kiln__launch *joined, struct functions *functions)
+/* By their names: plans with the same ones have one text, in whatever order they need them. */
+static bool sort_functions(struct kiln__plan *plan, struct functions *functions)
 {
-    for (size_t i = 0; functions->names && i < joined->phases.count; i++)
-        kiln__text_free(&functions->names[i]);
-    free(functions->names);
+    uint32_t *place_of = calloc(functions->all.count + 1, sizeof *place_of);
+    bool done = place_of;
+    if (done)
+        qsort(functions->all.items, functions->all.count, sizeof *functions->all.items,
+              compare_functions);
+    for (uint32_t i = 0; i < functions->all.count && done; i++) {
+        uint32_t *place = kiln__vector_push(&plan->functions);
+        done = place;
+        if (place)
+            *place = functions->all.items[i].launch;
+        place_of[functions->all.items[i].number] = i;
+    }
+    for (size_t i = 0; i < plan->launches.count && done; i++)
+        functions->of[i] = place_of[functions->of[i]];
+    free(place_of);
+    return done;
+}
+
+static bool find_functions(struct kiln__plan *plan, struct functions *functions)
+{
+    *functions = (struct functions){.of = calloc(plan->launches.count + 1, sizeof *functions->of)};
+    return collect_functions(plan, functions) && sort_functions(plan, functions);
+}
+
+static void free_functions(struct functions *functions)
+{
+    for (size_t i = 0; i < functions->all.count; i++)
+        kiln__text_free(&functions->all.items[i].name);
+    kiln__vector_free(&functions->all);
     free(functions->of);
 }
 
@@ -101,17 +163,59 @@ static size_t find_memory(const struct kiln__plan *plan, const struct kiln__laun
 
 /* ---- which launches ---- */
 
-/* Maps, reductions and products of lone work-items, with no more than a launch's numbers. */
-static bool may_join(const struct kiln__launch *launch)
+static bool is_product(const struct kiln__launch *launch)
 {
-    const bool nest = launch->source == KILN__SOURCE_NEST && launch->variant.chunked;
-    const bool product = launch->source == KILN__SOURCE_TEMPLATE && !launch->variant.generic &&
-                         kiln__launch_is_by(launch, KILN__KERNEL_PRODUCT);
+    return launch->source == KILN__SOURCE_TEMPLATE && !launch->variant.generic &&
+           kiln__launch_is_by(launch, KILN__KERNEL_PRODUCT);
+}
+
+static bool is_lone(const struct kiln__launch *launch)
+{
     bool lone = true;
     for (uint32_t d = 0; d < launch->dimensions; d++)
         lone = lone && launch->local[d] == 1;
-    return (nest || product) && lone && !launch->makes && !launch->covers && !launch->table.count &&
-           launch->bytes <= MOST_BYTES;
+    return lone;
+}
+
+/* Maps, reductions and products of lone work-items, with no more than a launch's numbers. Why it is
+ * none of them, or NULL. */
+static const char *obstacle(const struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__launch *launch = &plan->launches.items[index];
+    const bool nest = launch->source == KILN__SOURCE_NEST && launch->variant.chunked;
+    if (!nest && !is_product(launch))
+        return "its kernel is no map, reduction or product";
+    if (!is_lone(launch))
+        return "its work-groups have several work-items";
+    if (launch->makes)
+        return "runs leave it out while its buffers stay";
+    if (launch->covers || launch->table.count)
+        return "its kernel takes more than its memory and numbers";
+    if (launch->bytes > MOST_BYTES)
+        return "it moves more than takes a launch's time";
+    if (plan->options.one_launch == KILN__ONE_LAUNCH_AUTO &&
+        kiln__launch_operations(plan, index) > MOST_OPERATIONS)
+        return "it computes for longer than takes a launch's time";
+    return NULL;
+}
+
+static bool is_wanted(const struct kiln__plan *plan)
+{
+    return plan->options.one_launch && plan->options.device->traits->one_launch;
+}
+
+static size_t fewest_phases(const struct kiln__plan *plan)
+{
+    return plan->options.one_launch == KILN__ONE_LAUNCH_AUTO ? FEWEST_PHASES : 2;
+}
+
+const char *kiln__launch_apart_because(const struct kiln__plan *plan, uint32_t index)
+{
+    if (!is_wanted(plan) || plan->launches.count < fewest_phases(plan) ||
+        plan->launches.items[index].joined)
+        return NULL;
+    const char *why = obstacle(plan, index);
+    return why ? why : "too few beside it can be joined with it";
 }
 
 static bool has_room(const struct kiln__launch *joined, const struct kiln__launch *launch)
@@ -207,19 +311,40 @@ static void add_record(const struct kiln__plan *plan, struct kiln__launch *joine
         joined->table.items[begin] = (int32_t)(joined->table.count - begin);
 }
 
-/* All that it still lacks. */
-static void complete(const struct kiln__plan *plan, struct kiln__launch *joined)
+/* Of all joined launches alike. */
+static size_t count_memories(const struct kiln__plan *plan)
 {
-    struct functions functions;
-    const bool found = find_functions(plan, joined, &functions);
-    joined->failed = joined->failed || !found;
-    for (uint32_t i = 0; i < joined->phases.count && !joined->failed; i++)
-        add_record(plan, joined, phase_at(plan, joined, i), functions.of[i]);
+    size_t most = 0;
+    for (size_t i = 0; i < plan->joined.count; i++)
+        if (most < plan->joined.items[i].arguments.count)
+            most = plan->joined.items[i].arguments.count;
+    return (most + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+}
+
+static bool complete(const struct kiln__plan *plan, const struct functions *functions,
+                     size_t memories, struct kiln__launch *joined)
+{
+    for (size_t i = 0; i < joined->phases.count && !joined->failed; i++) {
+        const uint32_t launch = joined->phases.items[i];
+        add_record(plan, joined, &plan->launches.items[launch], functions->of[launch]);
+    }
     add_number(joined, 0);
-    while (!joined->failed && joined->arguments.count % MULTIPLE)
+    while (!joined->failed && joined->arguments.count < memories)
         kiln__launch_memory(joined, joined->arguments.items[0].slot);
     kiln__launch_table(joined);
-    free_functions(joined, &functions);
+    return !joined->failed;
+}
+
+/* All that they still lack. */
+static bool complete_all(struct kiln__plan *plan)
+{
+    struct functions functions;
+    const size_t memories = count_memories(plan);
+    bool done = find_functions(plan, &functions);
+    for (size_t i = 0; i < plan->joined.count && done; i++)
+        done = complete(plan, &functions, memories, &plan->joined.items[i]);
+    free_functions(&functions);
+    return done;
 }
 
 /* ---- runs of launches ---- */
@@ -232,16 +357,14 @@ static void drop(struct kiln__launch *joined)
     *joined = (struct kiln__launch){.failed = false};
 }
 
-/* The run ends: one launch alone stays what it is. False: no memory. */
+/* The run ends: few launches stay what they are. False: no memory. */
 static bool settle(struct kiln__plan *plan, struct kiln__launch *joined)
 {
     struct kiln__launch *place = NULL;
-    if (joined->phases.count > 1)
-        complete(plan, joined);
-    const bool failed = joined->failed;
-    if (!failed && joined->phases.count > 1)
+    const bool many = joined->phases.count >= fewest_phases(plan), failed = joined->failed;
+    if (!failed && many)
         place = kiln__vector_push(&plan->joined);
-    const bool done = !failed && (joined->phases.count < 2 || place);
+    const bool done = !failed && (!many || place);
     if (!place) {
         drop(joined);
         return done;
@@ -268,7 +391,7 @@ static bool join_steps(struct kiln__plan *plan, uint32_t counters, struct kiln__
         const struct kiln__plan_step *step = &plan->steps.items[i];
         const struct kiln__launch *launch =
             step->kind == KILN__STEP_LAUNCH ? &plan->launches.items[step->launch] : NULL;
-        const bool joins = launch && may_join(launch);
+        const bool joins = launch && !obstacle(plan, step->launch);
         if (joined->phases.count && (!joins || !has_room(joined, launch)))
             done = settle(plan, joined);
         if (joins && !joined->phases.count)
@@ -283,12 +406,12 @@ bool kiln__launches_join(struct kiln__plan *plan)
 {
     struct kiln__launch joined = {.failed = false};
     size_t candidates = 0;
-    for (size_t i = 0; i < plan->launches.count; i++)
-        candidates += may_join(&plan->launches.items[i]);
-    if (!plan->options.one_launch || !plan->options.device->traits->one_launch || candidates < 2)
+    for (uint32_t i = 0; is_wanted(plan) && i < plan->launches.count; i++)
+        candidates += !obstacle(plan, i);
+    if (candidates < fewest_phases(plan))
         return true;
     const uint32_t counters = add_counters(plan);
-    return counters != KILN__NO_SLOT && join_steps(plan, counters, &joined);
+    return counters != KILN__NO_SLOT && join_steps(plan, counters, &joined) && complete_all(plan);
 }
 
 /* ---- texts ---- */
@@ -296,17 +419,15 @@ bool kiln__launches_join(struct kiln__plan *plan)
 void kiln__joined_name(const struct kiln__plan *plan, const struct kiln__launch *joined,
                        struct kiln__text *name)
 {
-    struct functions functions;
-    const bool found = find_functions(plan, joined, &functions);
     kiln__text_add(name, "one launch %zu", joined->arguments.count);
-    for (uint32_t i = 0; i < joined->phases.count && found; i++) {
-        if (functions.of[i] != i)
-            continue;
-        kiln__text_add(name, " %u %zu ", i, functions.names[i].length);
-        kiln__text_add_bytes(name, functions.names[i].data, functions.names[i].length);
+    for (size_t i = 0; i < plan->functions.count; i++) {
+        struct kiln__text own = {0};
+        name_function(plan, plan->functions.items[i], &own);
+        kiln__text_add(name, " %zu ", own.length);
+        kiln__text_add_bytes(name, own.data, own.length);
+        name->failed = name->failed || own.failed;
+        kiln__text_free(&own);
     }
-    name->failed = name->failed || !found;
-    free_functions(joined, &functions);
 }
 
 static void write_function(const struct kiln__plan *plan, const struct kiln__launch *phase,
@@ -342,7 +463,7 @@ static void write_call(const struct kiln__launch *phase, uint32_t number, struct
 }
 
 static void write_kernel(const struct kiln__plan *plan, const struct kiln__launch *joined,
-                         const struct functions *functions, struct kiln__text *source)
+                         struct kiln__text *source)
 {
     const size_t memories = joined->arguments.count - 1;
     kiln__text_add(source, "kernel __attribute__((reqd_work_group_size(1, 1, 1))) void %s(",
@@ -359,9 +480,8 @@ static void write_kernel(const struct kiln__plan *plan, const struct kiln__launc
                    "i = kiln_next(counter, i)) {\n"
                    "            switch (record[%d]) {\n",
                    RECORD_ITEMS, RECORD_FUNCTION);
-    for (uint32_t i = 0; i < joined->phases.count; i++)
-        if (functions->of[i] == i)
-            write_call(phase_at(plan, joined, i), i, source);
+    for (uint32_t i = 0; i < plan->functions.count; i++)
+        write_call(&plan->launches.items[plan->functions.items[i]], i, source);
     kiln__text_add(source,
                    "            }\n        }\n        kiln_wait(counter, record[%d]);\n"
                    "        counter += 2 * KILN_LINE;\n    }\n    kiln_end(a0, counter);\n}\n",
@@ -371,15 +491,9 @@ static void write_kernel(const struct kiln__plan *plan, const struct kiln__launc
 void kiln__joined_source(const struct kiln__plan *plan, const struct kiln__launch *joined,
                          bool brief, struct kiln__text *source)
 {
-    struct functions functions;
-    const bool found = find_functions(plan, joined, &functions);
-    if (found && !brief)
+    if (!brief)
         kiln__text_add(source, "%s", kiln__kernel_text("one_launch"));
-    for (uint32_t i = 0; i < joined->phases.count && found && !brief; i++)
-        if (functions.of[i] == i)
-            write_function(plan, phase_at(plan, joined, i), i, source);
-    if (found)
-        write_kernel(plan, joined, &functions, source);
-    source->failed = source->failed || !found;
-    free_functions(joined, &functions);
+    for (uint32_t i = 0; i < plan->functions.count && !brief; i++)
+        write_function(plan, &plan->launches.items[plan->functions.items[i]], i, source);
+    write_kernel(plan, joined, source);
 }

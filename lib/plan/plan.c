@@ -105,6 +105,7 @@ static void pack_all(struct kiln__plan *plan, struct kiln__pack *pack)
         pack_launch(&plan->joined.items[i], pack);
     kiln__pack_vector(pack, &plan->launches);
     kiln__pack_vector(pack, &plan->joined);
+    kiln__pack_vector(pack, &plan->functions);
     kiln__pack_vector(pack, &plan->slots);
     kiln__pack_vector(pack, &plan->steps);
     kiln__pack_vector(pack, &plan->dependencies);
@@ -162,6 +163,7 @@ static void free_vectors(struct kiln__plan *plan)
         free_launch(&plan->joined.items[i]);
     kiln__vector_free(&plan->launches);
     kiln__vector_free(&plan->joined);
+    kiln__vector_free(&plan->functions);
     kiln__vector_free(&plan->slots);
     kiln__vector_free(&plan->steps);
     kiln__vector_free(&plan->dependencies);

@@ -75,6 +75,14 @@ struct kiln__self_tester {
     bool (*passes)(struct kiln__self_tester *self_tester, const struct kiln__self_test *self_test);
 };
 
+/* Whether runs of short launches become one (codegen/one_launch.c). */
+enum kiln__one_launch {
+    KILN__ONE_LAUNCH_OFF,
+    KILN__ONE_LAUNCH_AUTO, /* where that pays; a batch runs without until it has paid to compile the
+                              kernel of all (session/background.h) */
+    KILN__ONE_LAUNCH_ON    /* wherever it can be done, from the first run on */
+};
+
 struct kiln__plan_options {
     const struct kiln__device *device;
     bool shared;        /* uploads and reads use the caller's memory in place */
@@ -84,10 +92,10 @@ struct kiln__plan_options {
     const struct kiln__tuning *tuning;     /* values of single works, or NULL (device/tunables.h) */
     const bool *generic; /* per group: it is computed by the generic kernel (generic.h); NULL: none.
                             While the plan is made */
-    bool one_launch;     /* runs of short launches become one (codegen/one_launch.c) */
-    bool all_generic;    /* all are that can be: for tests */
-    uint64_t limit;      /* most bytes that a run may need, if values that are computed again
-                            (rematerialise.c)      can bring it there; 0: none */
+    enum kiln__one_launch one_launch;
+    bool all_generic; /* all are that can be: for tests */
+    uint64_t limit;   /* most bytes that a run may need, if values that are computed again
+                         (rematerialise.c) can bring it there; 0: none */
 };
 
 /* A device with the tuned values of one workload. */
@@ -104,6 +112,7 @@ struct kiln__plan {
     KILN__VECTOR(struct kiln__launch)
     joined; /* each does several of `launches`, at the step of the first, as its phases
                (codegen/one_launch.c) */
+    KILN__VECTOR(uint32_t) functions; /* of each kernel that these do a launch that has it */
     KILN__VECTOR(struct kiln__plan_step) steps;
     /* Of each step, ascending: earlier ones that wrote what it reads or writes over, or that read
      * what it writes over, unless that follows from others. Steps may run in any order, and at
@@ -146,6 +155,12 @@ static inline uint32_t kiln__plan_part(const struct kiln__plan *plan, uint32_t l
 {
     const struct kiln__launch *of = kiln__plan_launch_at(plan, launch);
     return of->phases.count ? of->phases.items[k] : launch;
+}
+
+/* Whether joined ones are used by later runs only. */
+static inline bool kiln__plan_joins_later(const struct kiln__plan *plan)
+{
+    return plan->joined.count && plan->options.one_launch == KILN__ONE_LAUNCH_AUTO;
 }
 
 /* How many are enqueued, where joined ones are used. */

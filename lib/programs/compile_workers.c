@@ -195,12 +195,13 @@ static void add_wish(struct kiln__compile_workers *workers, const struct kiln__p
 
 void kiln__compile_workers_start_wishes(struct kiln__compile_workers *workers,
                                         struct kiln__programs *programs,
-                                        const struct kiln__missing *missing, unsigned count)
+                                        const struct kiln__missing *missing, unsigned count,
+                                        bool hurry)
 {
     for (size_t i = 0; i < missing->count; i++)
         add_wish(workers, programs, missing->items[i]);
-    workers->impatient = true;
-    kiln__compile_workers_start(workers, programs, count, true);
+    workers->impatient = hurry;
+    kiln__compile_workers_start(workers, programs, count, hurry);
 }
 
 /* ---- what becomes of jobs ---- */

@@ -116,7 +116,7 @@ static void compile_by_workers(struct kiln__programs *programs, const struct kil
                                unsigned threads)
 {
     struct kiln__compile_workers workers = {0};
-    kiln__compile_workers_start_wishes(&workers, programs, missing, threads);
+    kiln__compile_workers_start_wishes(&workers, programs, missing, threads, true);
     while (kiln__compile_workers_listen(&workers, true))
         continue;
     KILN__LOG(KILN__LOG_INFO, "%u of %zu kernels were compiled and stored beforehand",

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Background compilation: a second plan on the generic kernel, and workers that compile the
- * kernels that are missing.
+/* Background compilation: a second plan on the generic kernel, or launches that are not joined yet,
+ * and workers that compile the kernels that are missing. Each batch changes to its own kernels
+ * between two of its runs.
  *
- * Off unless asked for: the generic kernel adds in another order, so that a result's last bits may
- * change once. Each batch changes to its own kernels between two of its runs. Batch-invariant
- * graphs and runs that are compared with the host wait for their kernels.
+ * The generic kernel is off unless asked for: it adds in another order, so that a result's last
+ * bits may change once. Batch-invariant graphs and runs that are compared with the host wait for
+ * their kernels. Joined launches have the bits of those apart.
  */
 #include "session/background.h"
 
@@ -16,6 +17,7 @@
 #include "lower/generic.h"
 #include "runtime/executable.h"
 #include "session/compile.h"
+#include "util/clock.h"
 #include "util/log.h"
 
 /* Fewer are compiled sooner than the generic kernel, if that is missing as well. */
@@ -28,6 +30,11 @@
 #define MOST_STEPS_GPU ((uint64_t)3000000)
 
 #define MOST_WORKERS 8
+
+/* A launch that is done as a phase saves PoCL some 1.5 us. A second or two of compiling, which
+ * nobody waits for, begins once that many runs would have saved this. */
+#define SAVED_NS 1500
+#define PAYS_NS (50 * (uint64_t)KILN__MS)
 
 struct search {
     struct kiln__runtime *runtime;
@@ -122,7 +129,7 @@ static bool lacks_generic(const struct search *search, const struct kiln__plan *
     struct kiln__wishes wishes = {0};
     struct kiln__missing absent = {0};
     bool lacks = false;
-    if (kiln__wishes_list(search->runtime->programs, plan, true, &wishes))
+    if (kiln__wishes_list(search->runtime->programs, plan, KILN__KERNELS_JOINED, true, &wishes))
         kiln__programs_find_missing(search->runtime->programs, wishes.items, wishes.count, &absent);
     for (size_t i = 0; i < absent.count; i++)
         lacks = lacks || !strcmp(absent.items[i]->kernel, "kiln_generic");
@@ -135,7 +142,7 @@ static struct kiln__background *background_begin(struct search *search,
                                                  const struct kiln__graph *graph)
 {
     struct kiln__programs *programs = search->runtime->programs;
-    if (!kiln__wishes_list(programs, search->plan, true, &search->wishes))
+    if (!kiln__wishes_list(programs, search->plan, KILN__KERNELS_JOINED, true, &search->wishes))
         return NULL;
     kiln__programs_find_missing(programs, search->wishes.items, search->wishes.count,
                                 &search->missing);
@@ -151,17 +158,94 @@ static struct kiln__background *background_begin(struct search *search,
         return NULL;
     }
     kiln__compile_workers_start_wishes(&background->workers, programs, &search->missing,
-                                       count_workers(search->missing.count));
+                                       count_workers(search->missing.count), true);
+    background->state = KILN__BACKGROUND_COMPILES;
     KILN__LOG(KILN__LOG_INFO,
               "%zu kernels are compiled in the background of a batch that runs without them",
               search->missing.count);
     return background;
 }
 
+/* ---- joined launches ---- */
+
+/* All of a plan have one kernel. */
+static bool has_joined(struct kiln__programs *programs, const struct kiln__plan *plan)
+{
+    struct kiln__text name = {0};
+    kiln__codegen_name(plan, &plan->joined.items[0], &name);
+    const bool has = !name.failed && kiln__programs_has(programs, name.data, name.length);
+    kiln__text_free(&name);
+    return has;
+}
+
+static struct kiln__background *begin_apart(struct kiln__programs *programs,
+                                            const struct kiln__plan *plan)
+{
+    struct kiln__background *background = NULL;
+    if (plan->joined.count && !has_joined(programs, plan))
+        background = calloc(1, sizeof *background);
+    if (background)
+        background->apart = true;
+    return background;
+}
+
+/* Whether so many runs would have saved enough. */
+static bool has_paid(const struct kiln__plan *plan, uint64_t runs)
+{
+    return runs * SAVED_NS * (plan->launches.count - kiln__plan_enqueued(plan)) >= PAYS_NS;
+}
+
+enum kiln__background_due kiln__background_count(struct kiln__background *background,
+                                                 const struct kiln__plan *plan)
+{
+    if (!background->apart || background->state != KILN__BACKGROUND_WAITS)
+        return KILN__DUE_NOTHING;
+    const uint64_t runs = ++background->runs;
+    const bool first = runs == 1, pays = has_paid(plan, runs);
+    return pays && (first || !has_paid(plan, runs - 1)) ? KILN__DUE_COMPILE
+           : first                                      ? KILN__DUE_LOOK
+                                                        : KILN__DUE_NOTHING;
+}
+
+/* One process: a core is left for the runs meanwhile. */
+static enum kiln__background_state compile_joined(struct kiln__background *background,
+                                                  struct kiln__programs *programs,
+                                                  const struct kiln__missing *missing)
+{
+    if (!kiln__programs_compile_together(programs) || !kiln__compile_workers_is_possible(programs))
+        return KILN__BACKGROUND_STAYS;
+    KILN__LOG(KILN__LOG_INFO, "what joins launches is compiled behind a batch that runs often");
+    kiln__compile_workers_start_wishes(&background->workers, programs, missing, 1, false);
+    return KILN__BACKGROUND_COMPILES;
+}
+
+enum kiln__background_state kiln__background_go_on(struct kiln__background *background,
+                                                   struct kiln__runtime *runtime,
+                                                   const struct kiln__plan *plan, bool compiles)
+{
+    struct kiln__programs *programs = runtime->programs;
+    struct kiln__wishes wishes = {0};
+    struct kiln__missing missing = {0};
+    enum kiln__background_state state = KILN__BACKGROUND_STAYS;
+    if (kiln__wishes_list(programs, plan, KILN__KERNELS_JOINED_ALONE, true, &wishes))
+        kiln__programs_find_missing(programs, wishes.items, wishes.count, &missing);
+    if (missing.items)
+        state = !missing.count ? KILN__BACKGROUND_OVER
+                : compiles     ? compile_joined(background, programs, &missing)
+                               : KILN__BACKGROUND_WAITS;
+    free(missing.items);
+    kiln__wishes_free(&wishes);
+    return state;
+}
+
+/* ---- both ---- */
+
 struct kiln__background *kiln__background_begin(struct kiln__runtime *runtime,
                                                 const struct kiln__graph *graph,
                                                 const struct kiln__plan *plan)
 {
+    if (plan->options.one_launch == KILN__ONE_LAUNCH_AUTO)
+        return begin_apart(runtime->programs, plan);
     struct search search = {.runtime = runtime, .plan = plan};
     struct kiln__background *background =
         NULL; /* what is to add up alike in all batches does so at once */
@@ -178,17 +262,19 @@ bool kiln__background_is_over(struct kiln__background *background)
 {
     struct kiln__compile_workers *workers = &background->workers;
     const size_t asked = workers->jobs.texts.count;
-    if (background->over || kiln__compile_workers_listen(workers, false))
-        return background->over;
-    background->over = true;
-    if (workers->stored + workers->present < asked)
-        KILN__LOG(
-            KILN__LOG_WARN,
-            "%zu of %zu kernels could not be compiled in the background: the run that is next "
-            "compiles them itself",
-            asked - workers->stored - workers->present, asked);
+    if (background->state != KILN__BACKGROUND_COMPILES ||
+        kiln__compile_workers_listen(workers, false))
+        return background->state == KILN__BACKGROUND_OVER;
+    const size_t failed = asked - workers->stored - workers->present;
+    background->state =
+        background->apart && failed ? KILN__BACKGROUND_STAYS : KILN__BACKGROUND_OVER;
+    if (failed)
+        KILN__LOG(KILN__LOG_WARN, "%zu of %zu kernels could not be compiled in the background: %s",
+                  failed, asked,
+                  background->apart ? "launches stay apart"
+                                    : "the run that is next compiles them itself");
     kiln__compile_workers_free(workers);
-    return true;
+    return background->state == KILN__BACKGROUND_OVER;
 }
 
 void kiln__background_free(struct kiln__background *background)

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Background (tiered) compilation: a plan to run by while the kernels of another one for the same
- * batch are compiled: groups whose kernels are missing are computed by the generic kernel
- * (lower/generic.h). No thread does that: other processes compile and store, and each run asks
- * whether they have ended. */
+/* Background (tiered) compilation: what a batch runs by while kernels of its plan are compiled. No
+ * thread does that: other processes compile and store, and each run asks whether they have ended.
+ *   - Kernels that are missing: another plan, in which their groups are computed by the generic
+ *     kernel (lower/generic.h).
+ *   - Joined launches (codegen/one_launch.c): the plan's own launches, apart. What joins them is
+ *     compiled once runs by then would have saved as much time as pays; from disk it is taken
+ *     before the second run. */
 #ifndef KILN_SESSION_BACKGROUND_H
 #define KILN_SESSION_BACKGROUND_H
 
@@ -10,21 +13,41 @@
 #include "programs/compile_workers.h"
 #include "runtime/runtime.h"
 
+enum kiln__background_state {
+    KILN__BACKGROUND_WAITS,    /* apart: the plan has not run often enough */
+    KILN__BACKGROUND_COMPILES, /* others do */
+    KILN__BACKGROUND_OVER,     /* the plan's own kernels are there */
+    KILN__BACKGROUND_STAYS     /* they cannot be built */
+};
+
 struct kiln__background {
-    struct kiln__plan plan; /* the interim one, to run by until then */
+    bool apart;             /* until then the plan itself is run, no launches joined; */
+    struct kiln__plan plan; /* or else this one */
     struct kiln__compile_workers workers;
-    bool over;  /* nothing is compiled for the other one any more */
-    bool stays; /* whose kernels cannot be built */
+    enum kiln__background_state state;
+    uint64_t runs; /* apart: from the second on, while it waits */
 };
 
 /* Begin to have the missing kernels of `plan`, which `graph` has, compiled. NULL: it lacks too few,
- * they cannot be compiled apart, the generic kernel would take too long, or there is no memory. */
+ * they cannot be compiled apart, the generic kernel would take too long, or there is no memory; of
+ * joined launches: there are none, or their kernel is in memory. */
 struct kiln__background *kiln__background_begin(struct kiln__runtime *runtime,
                                                 const struct kiln__graph *graph,
                                                 const struct kiln__plan *plan);
 
+/* Of a plan that waits: one more run is about to begin. What is due now: nothing, to look whether
+ * the joined launches' kernel is on disk, or to have it compiled if it is not. */
+enum kiln__background_due { KILN__DUE_NOTHING, KILN__DUE_LOOK, KILN__DUE_COMPILE };
+enum kiln__background_due kiln__background_count(struct kiln__background *background,
+                                                 const struct kiln__plan *plan);
+
+/* Do it, in one thread at a time; answers the state from then on. */
+enum kiln__background_state kiln__background_go_on(struct kiln__background *background,
+                                                   struct kiln__runtime *runtime,
+                                                   const struct kiln__plan *plan, bool compiles);
+
 /* Whether it is time for the plan's own kernels: those that could not be compiled apart are
- * compiled where they are met. */
+ * compiled where they are met; but what joins launches is not. */
 bool kiln__background_is_over(struct kiln__background *background);
 
 void kiln__background_free(struct kiln__background *background);

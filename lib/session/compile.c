@@ -175,17 +175,17 @@ kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
 /* ---- plan -> codegen -> cache -> executable ---- */
 
 kiln_status kiln__compile_executable(struct kiln__runtime *runtime, const struct kiln__plan *plan,
-                                     const struct kiln__labels *labels, bool checked,
+                                     const struct kiln__labels *labels, enum kiln__kernels kernels,
                                      const unsigned *threads, struct kiln__executable **made,
                                      struct kiln__error *error)
 {
     struct kiln__launch_program *programs = calloc(kiln__plan_launches(plan) + 1, sizeof *programs);
     kiln_status status = programs ? KILN_OK : no_memory(error);
     *made = NULL;
-    if (!status && !checked)
-        status = kiln__compile_ahead(runtime->programs, plan, threads, error);
+    if (!status && kernels != KILN__KERNELS_CHECKED)
+        status = kiln__compile_ahead(runtime->programs, plan, kernels, threads, error);
     if (!status)
-        status = kiln__compile_programs(runtime->programs, plan, labels, checked, programs, error);
+        status = kiln__compile_programs(runtime->programs, plan, labels, kernels, programs, error);
     if (!status)
         status = kiln__executable_create(runtime, plan, programs, made, error);
     free(programs);

@@ -76,13 +76,17 @@ static void explain_launch(const struct kiln__names *names, uint32_t index, stru
 {
     const struct kiln__plan *plan = names->plan;
     const struct kiln__launch *launch = &plan->launches.items[index];
+    const char *apart = kiln__launch_apart_because(plan, index);
     kiln__text_add(text, "launch %u: %s of group %u, %zux%zux%zu work-items in groups of %zu",
                    index, launch->kernel, launch->group, launch->global[0],
                    launch->dimensions > 1 ? launch->global[1] : 1,
                    launch->dimensions > 2 ? launch->global[2] : 1, launch->local[0]);
     explain_choice(&launch->choice, text);
     if (launch->joined)
-        kiln__text_add(text, ", done by launch %zu", plan->launches.count + launch->joined - 1);
+        kiln__text_add(text, ", done by launch %zu%s", plan->launches.count + launch->joined - 1,
+                       kiln__plan_joins_later(plan) ? " once the batch has run often" : "");
+    if (apart)
+        kiln__text_add(text, ", by itself: %s", apart);
     kiln__names_say(names, index, ", for ", ", ", text);
 }
 
@@ -120,16 +124,22 @@ static bool is_shown(const struct kiln__text *texts, uint32_t index)
     return false;
 }
 
+/* Whether it is a kernel of its own that does the launch, if not for good. */
+static bool has_text(const struct kiln__plan *plan, uint32_t index)
+{
+    return !kiln__plan_launch_at(plan, index)->joined || kiln__plan_joins_later(plan);
+}
+
 /* Each text once, behind the launches that have it. */
 static void explain_kernels(const struct kiln__plan *plan, struct kiln__text *text)
 {
     size_t count = kiln__plan_launches(plan);
     struct kiln__text *texts = calloc(count + 1, sizeof *texts);
     for (uint32_t i = 0; i < count && texts; i++)
-        if (!kiln__plan_launch_at(plan, i)->joined)
+        if (has_text(plan, i))
             kiln__codegen_show(plan, kiln__plan_launch_at(plan, i), &texts[i]);
     for (uint32_t i = 0; i < count && texts; i++) {
-        if (is_shown(texts, i) || kiln__plan_launch_at(plan, i)->joined)
+        if (is_shown(texts, i) || !has_text(plan, i))
             continue;
         kiln__text_add(text, "/* launch %u", i);
         for (uint32_t k = i + 1; k < count; k++)

@@ -59,8 +59,11 @@ void kiln__explain_summary(const struct kiln__graph *recorded, const struct kiln
     struct totals totals = totals_of(recorded, plan);
     struct kiln__names names;
     kiln__names_make(plan, recorded->labels, &names);
+    const bool later = kiln__plan_joins_later(plan);
     kiln__text_add(text, "operations: %zu recorded, %zu left; launches: %zu; ", totals.recorded,
-                   totals.left, kiln__plan_enqueued(plan));
+                   totals.left, later ? plan->launches.count : kiln__plan_enqueued(plan));
+    if (later)
+        kiln__text_add(text, "%zu once it has run often; ", kiln__plan_enqueued(plan));
     kiln__text_add(text, "uploads: %zu; downloads: %zu; copies: %zu; precision: %s\n",
                    totals.uploads, totals.downloads, totals.copies, precision_of(recorded));
     kiln__text_add(text,
@@ -114,6 +117,8 @@ static json_t *launch_json(const struct kiln__names *names, uint32_t index)
         (json_int_t)kiln__launch_operations(plan, index), "bytes", (json_int_t)launch->bytes);
     if (kiln__launch_is_by(launch, KILN__KERNEL_PRODUCT))
         json_object_set_new(json, "product", json_string(launch->choice.taken->name));
+    if (launch->joined)
+        json_object_set_new(json, "joined", json_integer(launch->joined - 1));
     return json;
 }
 

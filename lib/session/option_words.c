@@ -19,7 +19,7 @@ static const char *cache_word(size_t number)
 
 static const char *launch_word(size_t number)
 {
-    static const char *const words[] = {"off", "on"};
+    static const char *const words[] = {"off", "auto", "on"};
     return number < sizeof words / sizeof *words ? words[number] : NULL;
 }
 

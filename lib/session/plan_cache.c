@@ -12,10 +12,14 @@
 #include "session/explain.h"
 #include "session/plan_table.h"
 #include "session/plan_workloads.h"
+#include "util/clock.h"
 #include "util/environment.h"
 #include "util/hash.h"
 #include "util/index.h"
 #include "util/log.h"
+
+/* Who waits for other processes looks so often. */
+#define LOOKS_NS (5 * KILN__MS)
 
 struct kiln__plan_cache {
     struct kiln__runtime *runtime;
@@ -30,11 +34,15 @@ struct kiln__plan_cache {
     struct kiln__index works; /* hashes of those that were written down (plan_workloads.h) */
 };
 
-/* The word has been checked. */
-static bool wants_one_launch(void)
+/* The word has been checked. An imagined device runs nothing often, and on GPUs nobody has measured
+ * what pays. */
+static enum kiln__one_launch choose_one_launch(const struct kiln__runtime *runtime)
 {
     const char *variable = kiln__environment("KILN_ONE_LAUNCH");
-    return variable && !strcmp(variable, "on");
+    if (variable && strcmp(variable, "auto") != 0)
+        return strcmp(variable, "on") ? KILN__ONE_LAUNCH_OFF : KILN__ONE_LAUNCH_ON;
+    return runtime->programs && runtime->device.traits->chunked ? KILN__ONE_LAUNCH_AUTO
+                                                                : KILN__ONE_LAUNCH_OFF;
 }
 
 struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, const char *matmul,
@@ -53,7 +61,7 @@ struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, 
     atomic_init(&cache->runs_behind,
                 runtime->programs &&
                     kiln__programs_compile_mode(runtime->programs) == KILN_COMPILE_BACKGROUND);
-    kiln__plan_cache_use_one_launch(cache, wants_one_launch());
+    kiln__plan_cache_use_one_launch(cache, choose_one_launch(runtime));
     pthread_mutex_init(&cache->lock, NULL);
     pthread_mutex_init(&cache->beginning, NULL);
     return cache;
@@ -70,9 +78,11 @@ void kiln__plan_cache_wait_for_kernels(struct kiln__plan_cache *cache)
     atomic_store(&cache->runs_behind, false);
 }
 
-void kiln__plan_cache_use_one_launch(struct kiln__plan_cache *cache, bool use)
+void kiln__plan_cache_use_one_launch(struct kiln__plan_cache *cache, enum kiln__one_launch use)
 {
-    cache->options.one_launch = use && !atomic_load(&cache->runs_behind);
+    const bool apart =
+        atomic_load(&cache->runs_behind) || (use == KILN__ONE_LAUNCH_AUTO && cache->runtime->trace);
+    cache->options.one_launch = apart ? KILN__ONE_LAUNCH_OFF : use;
 }
 
 void kiln__plan_cache_use_generic(struct kiln__plan_cache *cache)
@@ -267,29 +277,57 @@ static bool fits_memory(const struct kiln__plan_cache *cache, const struct kiln_
     return !limit || kiln__executable_room(plan, 0) <= limit;
 }
 
-/* Under the lock. */
-static bool is_interim(const struct kiln__plan_entry *entry)
+/* Under the lock. Who prepares waits for the plan's own kernels, but not for what joins launches.
+ */
+static bool is_interim(const struct kiln__plan_entry *entry, bool prepares)
 {
-    return entry->background &&
-           (entry->background->stays || !kiln__background_is_over(entry->background));
+    return entry->background && (!prepares || entry->background->apart) &&
+           !kiln__background_is_over(entry->background);
 }
 
-/* Under the lock: an executable that nobody uses; who prepares wants the plan's own. */
+/* Under the lock: an executable that nobody uses. */
 static struct kiln__executable *take_idle(struct kiln__plan_entry *entry, bool prepares,
                                           bool *interim)
 {
-    *interim = !prepares && is_interim(entry);
+    *interim = is_interim(entry, prepares);
     struct kiln__idle *idle = *interim ? &entry->interim : &entry->idle;
     return idle->count ? idle->items[--idle->count] : NULL;
 }
 
-/* Whether the plan's own kernels are not there yet, and a batch runs without them. Of two threads
- * one finds out. */
-static bool runs_interim(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
-                         struct kiln__plan_entry *entry)
+/* What joins the entry's launches is looked for, or compiled if it is not there. */
+static void go_on(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry, bool compiles)
 {
-    if (!atomic_load(&cache->runs_behind))
-        return false;
+    struct kiln__background *background = entry->background;
+    pthread_mutex_lock(&cache->beginning);
+    pthread_mutex_lock(&cache->lock);
+    bool waits = background->state == KILN__BACKGROUND_WAITS;
+    pthread_mutex_unlock(&cache->lock);
+    if (waits) {
+        enum kiln__background_state state =
+            kiln__background_go_on(background, cache->runtime, &entry->plan, compiles);
+        pthread_mutex_lock(&cache->lock);
+        background->state = state;
+        pthread_mutex_unlock(&cache->lock);
+    }
+    pthread_mutex_unlock(&cache->beginning);
+}
+
+/* The plan of a borrowed entry is about to run once more. */
+static void count_run(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry)
+{
+    enum kiln__background_due due = KILN__DUE_NOTHING;
+    pthread_mutex_lock(&cache->lock);
+    if (entry->background)
+        due = kiln__background_count(entry->background, &entry->plan);
+    pthread_mutex_unlock(&cache->lock);
+    if (due)
+        go_on(cache, entry, due == KILN__DUE_COMPILE);
+}
+
+/* Of two threads one finds out what the plan is run by meanwhile. */
+static void look_behind(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+                        struct kiln__plan_entry *entry)
+{
     pthread_mutex_lock(&cache->beginning);
     if (!entry->looked) {
         struct kiln__background *background =
@@ -297,15 +335,39 @@ static bool runs_interim(struct kiln__plan_cache *cache, const struct kiln__grap
         pthread_mutex_lock(&cache->lock);
         entry->background = background;
         entry->looked = true;
-        if (background)
+        if (background && !background->apart)
             entry->bytes += kiln__plan_pack(&background->plan);
         pthread_mutex_unlock(&cache->lock);
     }
-    pthread_mutex_lock(&cache->lock);
-    bool interim = is_interim(entry);
-    pthread_mutex_unlock(&cache->lock);
     pthread_mutex_unlock(&cache->beginning);
+}
+
+/* Whether the plan's own kernels are not there yet, and a batch runs without them. */
+static bool runs_interim(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+                         struct kiln__plan_entry *entry, bool prepares)
+{
+    const bool joins = entry->plan.options.one_launch == KILN__ONE_LAUNCH_AUTO;
+    if (!joins && (prepares || !atomic_load(&cache->runs_behind)))
+        return false;
+    look_behind(cache, graph, entry);
+    if (joins && prepares && entry->background)
+        go_on(cache, entry, false);
+    pthread_mutex_lock(&cache->lock);
+    bool interim = is_interim(entry, prepares);
+    pthread_mutex_unlock(&cache->lock);
     return interim;
+}
+
+/* Kernels to run by before the plan's own are there. */
+static kiln_status make_interim(struct kiln__plan_cache *cache,
+                                const struct kiln__plan_entry *entry,
+                                const struct kiln__labels *labels, const unsigned *threads,
+                                struct kiln__executable **made, struct kiln__error *error)
+{
+    const struct kiln__background *background = entry->background;
+    return kiln__compile_executable(cache->runtime,
+                                    background->apart ? &entry->plan : &background->plan, labels,
+                                    KILN__KERNELS_APART, threads, made, error);
 }
 
 /* The plan's own kernels cannot be built, as it turns out: what ran without them goes on so. Where
@@ -315,13 +377,13 @@ static kiln_status stay_without(struct kiln__plan_cache *cache, struct kiln__lea
 {
     struct kiln__background *background = lease->entry->background;
     struct kiln__error ignored = {0};
-    if (!background || has_proved(&lease->entry->plan) ||
-        kiln__compile_executable(cache->runtime, &background->plan, NULL, false, NULL,
-                                 &lease->executable, &ignored))
+    if (!background || (!background->apart && has_proved(&lease->entry->plan)) ||
+        make_interim(cache, lease->entry, NULL, NULL, &lease->executable, &ignored))
         return status;
     pthread_mutex_lock(&cache->lock);
-    bool first = !background->stays;
-    background->stays = lease->interim = true;
+    bool first = background->state != KILN__BACKGROUND_STAYS;
+    background->state = KILN__BACKGROUND_STAYS;
+    lease->interim = true;
     pthread_mutex_unlock(&cache->lock);
     if (first)
         KILN__LOG(KILN__LOG_WARN, "a batch goes on without kernels of its own: %s", error->text);
@@ -336,17 +398,19 @@ static kiln_status make_executable(struct kiln__plan_cache *cache, const struct 
 {
     struct kiln__plan_entry *entry = lease->entry;
     struct kiln__error ignored = {0};
-    lease->interim = !lease->checked && !threads && runs_interim(cache, graph, entry);
+    lease->interim = !lease->checked && runs_interim(cache, graph, entry, threads);
+    if (lease->interim && entry->background->apart)
+        return make_interim(cache, entry, graph->labels, threads, &lease->executable, error);
     if (lease->interim &&
-        !kiln__compile_executable(cache->runtime, &entry->background->plan, graph->labels, false,
-                                  NULL, &lease->executable, &ignored))
+        !make_interim(cache, entry, graph->labels, NULL, &lease->executable, &ignored))
         return KILN_OK;
     if (lease->interim)
         KILN__LOG(KILN__LOG_WARN, "a batch waits for its kernels, since it cannot run without: %s",
                   ignored.text);
     lease->interim = false;
     kiln_status status =
-        kiln__compile_executable(cache->runtime, &entry->plan, graph->labels, lease->checked,
+        kiln__compile_executable(cache->runtime, &entry->plan, graph->labels,
+                                 lease->checked ? KILN__KERNELS_CHECKED : KILN__KERNELS_JOINED,
                                  threads, &lease->executable, error);
     return status == KILN_BUILD_FAILED && !lease->checked && !threads
                ? stay_without(cache, lease, status, error)
@@ -379,6 +443,10 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
     uint64_t hash = kiln__hash64(key.data, key.length);
     pthread_mutex_lock(&cache->lock);
     lease->entry = kiln__plan_table_find(&cache->table, hash, &key);
+    pthread_mutex_unlock(&cache->lock);
+    if (lease->entry && !checked)
+        count_run(cache, lease->entry);
+    pthread_mutex_lock(&cache->lock);
     if (lease->entry && !checked)
         lease->executable = take_idle(lease->entry, threads, &lease->interim);
     pthread_mutex_unlock(&cache->lock);
@@ -392,9 +460,10 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
     else if (!status && (checked || fits_memory(cache, &lease->entry->plan)))
         status = make_executable(cache, graph, threads, lease, error);
     *again = status == KILN_BUILD_FAILED && lease->entry && do_without_proved(cache, lease->entry);
-    if (!status)
+    if (!status) {
         lease->plan = &lease->entry->plan;
-    else if (lease->entry)
+        lease->apart = lease->interim && lease->entry->background->apart;
+    } else if (lease->entry)
         kiln__plan_cache_return(cache, lease);
     return status;
 }
@@ -435,10 +504,29 @@ bool kiln__plan_cache_has_changed(struct kiln__plan_cache *cache, const struct k
 {
     if (!lease->interim)
         return false;
+    count_run(cache, lease->entry);
     pthread_mutex_lock(&cache->lock);
-    bool changed = !is_interim(lease->entry);
+    bool changed = !is_interim(lease->entry, false);
     pthread_mutex_unlock(&cache->lock);
     return changed;
+}
+
+static bool is_compiled(const struct kiln__plan_entry *entry)
+{
+    return entry->background && !kiln__background_is_over(entry->background) &&
+           entry->background->state == KILN__BACKGROUND_COMPILES;
+}
+
+void kiln__plan_cache_settle(struct kiln__plan_cache *cache)
+{
+    bool compiles = true;
+    while (compiles) {
+        pthread_mutex_lock(&cache->lock);
+        compiles = kiln__plan_table_any(&cache->table, is_compiled);
+        pthread_mutex_unlock(&cache->lock);
+        if (compiles)
+            kiln__sleep(LOOKS_NS);
+    }
 }
 
 void kiln__plan_cache_return(struct kiln__plan_cache *cache, struct kiln__lease *lease)
@@ -450,7 +538,7 @@ void kiln__plan_cache_return(struct kiln__plan_cache *cache, struct kiln__lease 
         kiln__executable_return(lease->executable);
     pthread_mutex_lock(&cache->lock);
     struct kiln__idle *idle = lease->interim ? &entry->interim : &entry->idle;
-    bool wanted = !lease->checked && (!lease->interim || is_interim(entry));
+    bool wanted = !lease->checked && (!lease->interim || is_interim(entry, false));
     if (lease->executable && wanted && idle->count < KILN__MOST_IDLE) {
         idle->items[idle->count++] = lease->executable;
         lease->executable = NULL;

@@ -25,9 +25,10 @@ void kiln__plan_cache_use_self_tester(struct kiln__plan_cache *cache,
  * compile mode says. */
 void kiln__plan_cache_wait_for_kernels(struct kiln__plan_cache *cache);
 
-/* Whether plans from now on have runs of short launches joined to one each, where the device can
- * ($KILN_ONE_LAUNCH). Behind a generic kernel launches stay what they are. */
-void kiln__plan_cache_use_one_launch(struct kiln__plan_cache *cache, bool use);
+/* Whether plans from now on have runs of short launches joined to one each, where the device can;
+ * $KILN_ONE_LAUNCH says what is first. Behind a generic kernel launches stay what they are, and
+ * where spans are kept, which say what each took, unless they are always joined. */
+void kiln__plan_cache_use_one_launch(struct kiln__plan_cache *cache, enum kiln__one_launch use);
 
 /* Before its first plan: all groups that the generic kernel can compute are computed by it. */
 void kiln__plan_cache_use_generic(struct kiln__plan_cache *cache);
@@ -41,7 +42,7 @@ kiln_status kiln__plan_cache_lease(struct kiln__plan_cache *cache, const struct 
                                    struct kiln__error *error);
 
 /* The same; its programs are compiled side by side and stored first, see
- * kiln__compile_executable(). */
+ * kiln__compile_executable(); what joins launches is only looked for. */
 kiln_status kiln__plan_cache_prepare(struct kiln__plan_cache *cache,
                                      const struct kiln__graph *graph, unsigned threads,
                                      struct kiln__lease *lease, struct kiln__error *error);
@@ -49,6 +50,9 @@ kiln_status kiln__plan_cache_prepare(struct kiln__plan_cache *cache,
 /* Whether the lease's kernels were those to run by meanwhile, and its plan's own are there now: who
  * gives it back and takes another one has these. */
 bool kiln__plan_cache_has_changed(struct kiln__plan_cache *cache, const struct kiln__lease *lease);
+
+/* Wait until nothing is compiled behind plans any more (background.h). */
+void kiln__plan_cache_settle(struct kiln__plan_cache *cache);
 
 void kiln__plan_cache_return(struct kiln__plan_cache *cache, struct kiln__lease *lease);
 

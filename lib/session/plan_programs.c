@@ -8,11 +8,13 @@
 #include "plan/names.h"
 #include "session/compile.h"
 
-/* Phases of one launch have none of their own, but that they are checked one by one. */
-static bool has_program(const struct kiln__launch *launch, bool checked)
+static bool has_program(const struct kiln__launch *launch, enum kiln__kernels kernels)
 {
+    const bool joins = launch->phases.count;
     return launch->source != KILN__SOURCE_CLBLAST &&
-           (checked ? !launch->phases.count : !launch->joined);
+           (kernels == KILN__KERNELS_JOINED         ? !launch->joined
+            : kernels == KILN__KERNELS_JOINED_ALONE ? joins
+                                                    : !joins);
 }
 
 static void write_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
@@ -80,15 +82,15 @@ static void say_names(const struct kiln__plan *plan, const struct kiln__labels *
 }
 
 kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
-                                   const struct kiln__labels *labels, bool checked,
+                                   const struct kiln__labels *labels, enum kiln__kernels kernels,
                                    struct kiln__launch_program *found, struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < kiln__plan_launches(plan) && !status; i++) {
         const struct kiln__launch *launch = kiln__plan_launch_at(plan, i);
-        found[i] =
-            (struct kiln__launch_program){.checked = checked && kiln__codegen_is_checked(launch)};
-        if (has_program(launch, checked))
+        found[i] = (struct kiln__launch_program){.checked = kernels == KILN__KERNELS_CHECKED &&
+                                                            kiln__codegen_is_checked(launch)};
+        if (has_program(launch, kernels))
             status = find_program(programs, plan, (uint32_t)i, &found[i], error);
         if (status == KILN_BUILD_FAILED)
             say_names(plan, labels, (uint32_t)i, error);
@@ -135,14 +137,14 @@ static bool list_program(struct kiln__programs *present, const struct kiln__plan
 }
 
 bool kiln__wishes_list(struct kiln__programs *programs, const struct kiln__plan *plan,
-                       bool only_new, struct kiln__wishes *wishes)
+                       enum kiln__kernels kernels, bool only_new, struct kiln__wishes *wishes)
 {
     size_t launches = wishes->most = kiln__plan_launches(plan);
     wishes->items = calloc(launches + 1, sizeof *wishes->items);
     wishes->texts = calloc(launches + 1, sizeof *wishes->texts);
     bool listed = wishes->items && wishes->texts;
     for (size_t i = 0; i < launches && listed; i++)
-        if (has_program(kiln__plan_launch_at(plan, i), false))
+        if (has_program(kiln__plan_launch_at(plan, i), kernels))
             listed = list_program(only_new ? programs : NULL, plan, kiln__plan_launch_at(plan, i),
                                   &wishes->texts[wishes->count], wishes->items, &wishes->count);
     return listed;
@@ -159,12 +161,13 @@ void kiln__wishes_free(struct kiln__wishes *wishes)
 }
 
 kiln_status kiln__compile_ahead(struct kiln__programs *programs, const struct kiln__plan *plan,
-                                const unsigned *threads, struct kiln__error *error)
+                                enum kiln__kernels kernels, const unsigned *threads,
+                                struct kiln__error *error)
 {
     struct kiln__wishes wishes = {0};
     if (!threads && !kiln__programs_compile_together(programs))
         return KILN_OK;
-    bool listed = kiln__wishes_list(programs, plan, !threads, &wishes);
+    bool listed = kiln__wishes_list(programs, plan, kernels, !threads, &wishes);
     if (listed && threads)
         kiln__programs_prepare(programs, wishes.items, wishes.count, *threads);
     else if (listed)

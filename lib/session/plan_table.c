@@ -140,6 +140,16 @@ struct kiln__plan_entry *kiln__plan_table_forget_all(struct kiln__plan_table *ta
     return list;
 }
 
+bool kiln__plan_table_any(const struct kiln__plan_table *table,
+                          bool (*is)(const struct kiln__plan_entry *entry))
+{
+    for (size_t i = 0; i < table->size; i++)
+        for (const struct kiln__plan_entry *entry = table->buckets[i]; entry; entry = entry->next)
+            if (is(entry))
+                return true;
+    return false;
+}
+
 void kiln__plan_table_free(struct kiln__plan_table *table)
 {
     free(table->buckets);

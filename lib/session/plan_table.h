@@ -61,6 +61,10 @@ void kiln__plan_table_forget(struct kiln__plan_table *table, struct kiln__plan_e
 /* The same of all; those that nobody has come back as a list. */
 struct kiln__plan_entry *kiln__plan_table_forget_all(struct kiln__plan_table *table);
 
+/* Whether any that is found `is`. */
+bool kiln__plan_table_any(const struct kiln__plan_table *table,
+                          bool (*is)(const struct kiln__plan_entry *entry));
+
 /* The memory of an empty table. */
 void kiln__plan_table_free(struct kiln__plan_table *table);
 

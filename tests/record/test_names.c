@@ -306,6 +306,51 @@ Test(names, change_no_plan_and_are_in_traces)
     json_decref(root);
 }
 
+/* ---- of launches that become one ---- */
+
+enum { CHAINED = 6 };
+
+/* Spans of launches in the trace of a few runs of a batch of as many that follow each other. */
+static size_t trace_chain(const char *word, json_t **root)
+{
+    static const char *const names[CHAINED] = {"c0", "c1", "c2", "c3", "c4", "c5"};
+    static float x[15];
+    char path[512];
+    setenv("KILN_ONE_LAUNCH", word, 1);
+    kiln_context *context = open_traced(path);
+    unsetenv("KILN_ONE_LAUNCH");
+    kiln_batch *batch = kiln_batch_create(context);
+    kiln_tensor t = kiln_upload(batch, KILN_F32, DIMS(3, 5), x);
+    for (int i = 0; i < CHAINED; i++) {
+        t = kiln_add(batch, t, kiln_sum(batch, t, 1, (int[]){i % 2}, 1));
+        kiln_name(batch, t, names[i]);
+    }
+    kiln_read(batch, t, x, sizeof x);
+    run_batch(batch);
+    run_batch(batch);
+    const size_t launches = cost_of(batch).launches;
+    kiln_batch_release(batch);
+    close_context(context);
+    *root = take_trace(path);
+    return launches;
+}
+
+/* Each has a span of its own, unless they are to be one from the first run on: its span has all of
+ * them. */
+Test(names, of_launches_that_are_joined_are_in_traces)
+{
+    json_t *root;
+    const size_t apart = trace_chain("off", &root);
+    json_decref(root);
+    cr_expect_eq(trace_chain("auto", &root), apart);
+    cr_expect_eq(count_named(root, "c0"), 2u);
+    json_decref(root);
+    cr_expect_leq(trace_chain("on", &root), apart);
+    cr_expect_eq(count_named(root, "c0"), 2u);
+    cr_expect_eq(count_named(root, "c3"), 2u);
+    json_decref(root);
+}
+
 static void expect_unavailable(kiln_batch *batch, const char *before)
 {
     cr_expect_eq(kiln_batch_execute(batch), KILN_BUILD_FAILED);

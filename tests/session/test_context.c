@@ -142,7 +142,7 @@ Test(context, names_a_variable_whose_value_nobody_knows_and_the_known_ones)
          "KILN_HOST_MEMORY is \"both\", none of shared, separate"},
         {"KILN_CACHE", "yes", KILN_INVALID_ARGUMENT, "KILN_CACHE is \"yes\", none of on, ro, off"},
         {"KILN_ONE_LAUNCH", "yes", KILN_INVALID_ARGUMENT,
-         "KILN_ONE_LAUNCH is \"yes\", none of off, on"},
+         "KILN_ONE_LAUNCH is \"yes\", none of off, auto, on"},
         {"KILN_PRECISION", "f64", KILN_INVALID_ARGUMENT,
          "KILN_PRECISION is \"f64\", none of exact, tf32, f32x3, bf16, f16"},
         {"KILN_COMPILE", "later", KILN_INVALID_ARGUMENT,

@@ -285,8 +285,9 @@ static void end_progress(const struct progress *progress)
  * second one has its short launches joined. */
 static bool check_structure(const struct random_range *range, kiln_context *validating, uint64_t i)
 {
-    bool good = true;
-    kiln__plan_cache_use_one_launch(check_context()->plan_cache, (range->first + i) % 2);
+    bool good = true, joins = (range->first + i) % 2;
+    kiln__plan_cache_use_one_launch(check_context()->plan_cache,
+                                    joins ? KILN__ONE_LAUNCH_ON : KILN__ONE_LAUNCH_OFF);
     for (uint64_t sizes = 0; sizes < range->variants; sizes++) {
         uint64_t seed = range->first + i;
         bool validates = validating && i % range->validate_each == 0 && sizes == 0;
