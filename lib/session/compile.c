@@ -175,9 +175,9 @@ kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
 /* ---- plan -> codegen -> cache -> executable ---- */
 
 kiln_status kiln__compile_executable(struct kiln__runtime *runtime, const struct kiln__plan *plan,
-                                     const struct kiln__labels *labels, enum kiln__kernels kernels,
-                                     const unsigned *threads, struct kiln__executable **made,
-                                     struct kiln__error *error)
+                                     const struct kiln__labels *labels,
+                                     enum kiln__kernel_set kernels, const unsigned *threads,
+                                     struct kiln__executable **made, struct kiln__error *error)
 {
     struct kiln__launch_program *programs = calloc(kiln__plan_launches(plan) + 1, sizeof *programs);
     kiln_status status = programs ? KILN_OK : no_memory(error);

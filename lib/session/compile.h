@@ -26,7 +26,7 @@ kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
                                struct kiln__plan *plan, struct kiln__error *error);
 
 /* Which kernels of a plan an executable has. */
-enum kiln__kernels {
+enum kiln__kernel_set {
     KILN__KERNELS_JOINED, /* of joined launches, and of those that are no phases */
     KILN__KERNELS_JOINED_ALONE,
     KILN__KERNELS_APART,  /* of each launch by itself */
@@ -37,16 +37,16 @@ enum kiln__kernels {
  * their kernels. `labels`, which may be NULL, name in errors what a kernel computes. `threads`: see
  * kiln__compile_ahead(). Errors: BUILD_FAILED, DEVICE_ERROR, OUT_OF_HOST_MEMORY. */
 kiln_status kiln__compile_executable(struct kiln__runtime *runtime, const struct kiln__plan *plan,
-                                     const struct kiln__labels *labels, enum kiln__kernels kernels,
-                                     const unsigned *threads, struct kiln__executable **made,
-                                     struct kiln__error *error);
+                                     const struct kiln__labels *labels,
+                                     enum kiln__kernel_set kernels, const unsigned *threads,
+                                     struct kiln__executable **made, struct kiln__error *error);
 
 /* ---- plan_programs.c: text from codegen, binary from the cache ---- */
 
 /* Look up or compile the program of each launch. Errors: BUILD_FAILED, DEVICE_ERROR,
  * OUT_OF_HOST_MEMORY. */
 kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
-                                   const struct kiln__labels *labels, enum kiln__kernels kernels,
+                                   const struct kiln__labels *labels, enum kiln__kernel_set kernels,
                                    struct kiln__launch_program *found, struct kiln__error *error);
 
 /* Some of a plan's programs as wishes, with their texts. */
@@ -58,14 +58,14 @@ struct kiln__wishes {
 
 /* `only_new`: not those in memory. False without memory; to be freed then, too. */
 bool kiln__wishes_list(struct kiln__programs *programs, const struct kiln__plan *plan,
-                       enum kiln__kernels kernels, bool only_new, struct kiln__wishes *wishes);
+                       enum kiln__kernel_set kernels, bool only_new, struct kiln__wishes *wishes);
 void kiln__wishes_free(struct kiln__wishes *wishes);
 
 /* Before that: have them compiled side by side on `*threads` threads (0: as many as there are
  * cores) and stored; NULL: only what nothing has yet, and as the context's mode says. What does not
  * work is left to kiln__compile_programs(). Errors: OUT_OF_HOST_MEMORY. */
 kiln_status kiln__compile_ahead(struct kiln__programs *programs, const struct kiln__plan *plan,
-                                enum kiln__kernels kernels, const unsigned *threads,
+                                enum kiln__kernel_set kernels, const unsigned *threads,
                                 struct kiln__error *error);
 
 #endif

@@ -8,7 +8,7 @@
 #include "plan/names.h"
 #include "session/compile.h"
 
-static bool has_program(const struct kiln__launch *launch, enum kiln__kernels kernels)
+static bool has_program(const struct kiln__launch *launch, enum kiln__kernel_set kernels)
 {
     const bool joins = launch->phases.count;
     return launch->source != KILN__SOURCE_CLBLAST &&
@@ -82,7 +82,7 @@ static void say_names(const struct kiln__plan *plan, const struct kiln__labels *
 }
 
 kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
-                                   const struct kiln__labels *labels, enum kiln__kernels kernels,
+                                   const struct kiln__labels *labels, enum kiln__kernel_set kernels,
                                    struct kiln__launch_program *found, struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
@@ -137,7 +137,7 @@ static bool list_program(struct kiln__programs *present, const struct kiln__plan
 }
 
 bool kiln__wishes_list(struct kiln__programs *programs, const struct kiln__plan *plan,
-                       enum kiln__kernels kernels, bool only_new, struct kiln__wishes *wishes)
+                       enum kiln__kernel_set kernels, bool only_new, struct kiln__wishes *wishes)
 {
     size_t launches = wishes->most = kiln__plan_launches(plan);
     wishes->items = calloc(launches + 1, sizeof *wishes->items);
@@ -161,7 +161,7 @@ void kiln__wishes_free(struct kiln__wishes *wishes)
 }
 
 kiln_status kiln__compile_ahead(struct kiln__programs *programs, const struct kiln__plan *plan,
-                                enum kiln__kernels kernels, const unsigned *threads,
+                                enum kiln__kernel_set kernels, const unsigned *threads,
                                 struct kiln__error *error)
 {
     struct kiln__wishes wishes = {0};

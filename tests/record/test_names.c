@@ -317,6 +317,7 @@ static void trace_chain(const char *word, size_t counts[3])
     static const char *const names[CHAINED] = {"c0", "c1", "c2", "c3", "c4", "c5"};
     static float x[15];
     char path[512];
+    setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 0);
     setenv("KILN_ONE_LAUNCH", word, 1);
     kiln_context *context = open_traced(path);
     unsetenv("KILN_ONE_LAUNCH");
