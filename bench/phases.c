@@ -36,6 +36,7 @@ struct work {
 #define MOST_STEPS 100
 #define MOST_SIZE ((size_t)65536)
 #define MOST_WIDE 256
+#define ROWS ((size_t)32)
 
 /* ---- kinds ---- */
 
@@ -56,26 +57,34 @@ static void refer_maps(const struct work *work, double *y)
             y[i * work->size + k] = 1.5 * (double)work->x[k];
 }
 
-/* Half of each element, and of the mean of all. */
+/* Half of each element, and of the mean of its row or of its column in turn, which no one kernel
+ * has both. */
 static void record_means(const struct work *work, kiln_batch *batch, float *y)
 {
-    kiln_tensor x = kiln_upload(batch, KILN_F32, 1, &work->size, work->x);
-    for (size_t i = 0; i < work->steps; i++)
-        x = kiln_scale(batch, kiln_add(batch, x, kiln_mean(batch, x, 1, (int[]){0}, 1)), 0.5);
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 2, (size_t[]){ROWS, work->size / ROWS}, work->x);
+    for (int i = 0; i < (int)work->steps; i++)
+        x = kiln_scale(batch, kiln_add(batch, x, kiln_mean(batch, x, 1, (int[]){i % 2}, 1)), 0.5);
     bench_ok(kiln_read(batch, x, y, work->size * sizeof *y), "recording");
+}
+
+/* Of `count` elements that lie `stride` apart. */
+static void mix(double *y, size_t count, size_t stride)
+{
+    double sum = 0;
+    for (size_t k = 0; k < count; k++)
+        sum += y[k * stride];
+    for (size_t k = 0; k < count; k++)
+        y[k * stride] = (y[k * stride] + sum / (double)count) / 2;
 }
 
 static void refer_means(const struct work *work, double *y)
 {
+    const size_t columns = work->size / ROWS;
     for (size_t k = 0; k < work->size; k++)
         y[k] = (double)work->x[k];
-    for (size_t i = 0; i < work->steps; i++) {
-        double sum = 0;
-        for (size_t k = 0; k < work->size; k++)
-            sum += y[k];
-        for (size_t k = 0; k < work->size; k++)
-            y[k] = (y[k] + sum / (double)work->size) / 2;
-    }
+    for (size_t i = 0; i < work->steps; i++)
+        for (size_t k = 0; k < (i % 2 ? ROWS : columns); k++)
+            mix(y + (i % 2 ? k * columns : k), i % 2 ? columns : ROWS, i % 2 ? 1 : columns);
 }
 
 /* A row times a square matrix, and tanh. */
