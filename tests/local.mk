@@ -412,6 +412,7 @@ script_tests = \
 	tests/tools/test_bundle.sh \
 	tests/tools/test_cache_tool.sh \
 	tests/pages/test_cplusplus.sh \
+	tests/tools/test_embed_dask.sh \
 	tests/tools/test_embed_tool.sh \
 	tests/tools/test_chat_tool.sh \
 	tests/tools/test_generate_tool.sh \
