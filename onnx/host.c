@@ -81,14 +81,49 @@ double kiln__onnx_from_half(uint16_t bits)
     return bits & 0x8000 ? -size : size;
 }
 
+static uint16_t bfloat_of(uint32_t bits)
+{
+    if ((bits & 0x7fffffff) > 0x7f800000) /* NaN */
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 uint16_t kiln__onnx_bfloat(double number)
 {
     float narrow = (float)number;
     uint32_t bits;
     memcpy(&bits, &narrow, sizeof bits);
-    if (isnan(narrow))
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    return bfloat_of(bits);
+}
+
+/* As F. Giesen's float_to_half_fast3_rtne does it: below the smallest normal number an addition
+ * rounds. */
+static uint16_t half_of(uint32_t bits)
+{
+    uint32_t size = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;
+    if (size > 0x7f800000) /* NaN */
+        return 0x7e00;
+    if (size >= 0x477ff000) /* 65520 */
+        return (uint16_t)(sign | 0x7c00);
+    if (size >= 0x38800000) /* 2^-14 */
+        return (uint16_t)(sign | (size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13);
+    float number, half = 0.5F;
+    memcpy(&number, &size, sizeof number);
+    number += half;
+    uint32_t sum, base;
+    memcpy(&sum, &number, sizeof sum);
+    memcpy(&base, &half, sizeof base);
+    return (uint16_t)(sign | (sum - base));
+}
+
+void kiln__onnx_narrow_floats(const void *floats, kiln_type type, size_t n, uint16_t *narrow)
+{
+    const char *from = floats;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, from + i * sizeof bits, sizeof bits);
+        narrow[i] = type == KILN_BF16 ? bfloat_of(bits) : half_of(bits);
+    }
 }
 
 static double from_bfloat(uint16_t bits)

@@ -61,6 +61,9 @@ double kiln__onnx_from_half(uint16_t bits);
 /* The upper half of the nearest float. */
 uint16_t kiln__onnx_bfloat(double number);
 
+/* n floats, wherever they begin, as f16 or bf16: what the two above make of each, faster. */
+void kiln__onnx_narrow_floats(const void *floats, kiln_type type, size_t n, uint16_t *narrow);
+
 /* A number as an integer: towards zero, at the ends of the range where it is beyond, NaN 0. */
 int64_t kiln__onnx_integer(double number);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models that are loaded, recorded, kept and run. */
 #include <criterion/criterion.h>
+#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -975,6 +976,58 @@ Test(model, stores_weights_narrower_if_asked)
     options.weights = KILN_I8;
     expect_error(load_model(context, proto, &options, &model), KILN_INVALID_ARGUMENT,
                  "kiln_model_load: options->weights is i8, and can be f32, f16 or bf16");
+}
+
+/* What each becomes as f16 and as bf16; between two as near, the even one. */
+static const struct narrowed {
+    float given, f16, bf16;
+} narrowed[] = {
+    {1, 1, 1},
+    {-0x1.006p0F, -0x1.008p0F, -1},     /* a tie of f16, upwards to even */
+    {0x1.002p0F, 1, 1},                 /* and downwards */
+    {0x1.002002p0F, 0x1.004p0F, 1},     /* just above it */
+    {0x1.01p0F, 0x1.01p0F, 1},          /* a tie of bf16 */
+    {0x1.03p0F, 0x1.03p0F, 0x1.04p0F},  /* and upwards */
+    {65519, 65504, 65536},              /* the largest of f16 */
+    {-65520, -INFINITY, -65536},        /* rounds beyond it */
+    {0x1p-14F, 0x1p-14F, 0x1p-14F},     /* its smallest normal number */
+    {0x1.ffep-15F, 0x1p-14F, 0x1p-14F}, /* rounds up to that */
+    {0x1p-24F, 0x1p-24F, 0x1p-24F},     /* its smallest one */
+    {-0x1p-25F, 0, -0x1p-25F},          /* half of it */
+    {0x1.8p-24F, 0x1p-23F, 0x1.8p-24F}, /* one and a half */
+    {FLT_MAX, INFINITY, INFINITY},
+    {INFINITY, INFINITY, INFINITY},
+    {NAN, NAN, NAN},
+};
+
+Test(model, rounds_narrow_weights_to_nearest)
+{
+    enum { ROWS = 32, COLUMNS = sizeof narrowed / sizeof *narrowed };
+    static float weights[ROWS * COLUMNS];
+    for (size_t i = 0; i < ROWS * COLUMNS; i++)
+        weights[i] = narrowed[i % COLUMNS].given;
+    for (int half = 0; half < 2; half++) {
+        Onnx__ModelProto *proto = new_model(17);
+        add_input(proto, "x", FLOAT, "1");
+        add_output(proto, "y", FLOAT, NULL);
+        add_floats(proto, "w", "32 16", weights);
+        add_node(proto, "Add", "w x", "y");
+        kiln_model_options options = KILN_MODEL_OPTIONS_INIT;
+        options.weights = half ? KILN_F16 : KILN_BF16;
+        kiln_onnx_model *model;
+        expect_ok(load_model(context, proto, &options, &model));
+        static const float zero[] = {0};
+        kiln_array in = {KILN_F32, 1, {1}, (void *)zero}, out;
+        expect_ok(kiln_model_run(model, &in, &out));
+        const float *y = out.data;
+        for (size_t i = 0; i < ROWS * COLUMNS; i++) {
+            const struct narrowed *n = &narrowed[i % COLUMNS];
+            float expected = half ? n->f16 : n->bf16;
+            cr_expect(y[i] == expected || (isnan(y[i]) && isnan(expected)),
+                      "%a as %s is %a, not %a", n->given, half ? "f16" : "bf16", y[i], expected);
+        }
+        kiln_model_release(model);
+    }
 }
 
 static void *run_rows(void *data)
