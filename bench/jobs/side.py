@@ -14,6 +14,7 @@ import numpy as np
 import rows
 
 MEDIAN_OF = 5  # runs that choose a way
+OFTEN_SECONDS = 2  # a job that runs for so long has run often
 
 
 def distance(results, others):
@@ -31,6 +32,7 @@ def distance(results, others):
 class Worker:
     def __init__(self, library, number, device):
         self.job = rows.ROWS[number].job
+        self.joins = library == "kiln" and device == "cpu"
         self.enter = lambda: getattr(self.job, library)(self.job.data(), device)
         self.step = None
 
@@ -44,11 +46,23 @@ class Worker:
             results[way] = step()
             first = first or time.perf_counter() - began
             step()
+            if self.joins:
+                self.settle(step)
             times[way] = statistics.median(self.timed(step) for _ in range(MEDIAN_OF))
         way = min(times, key=times.get)
         self.step = ways[way]
         np.savez(question["results"], *[np.asarray(r, np.float64) for r in results[way]])
         return {"way": way, "first": first, "error_of_results": self.error(results[way], question)}
+
+    @staticmethod
+    def settle(step):
+        """What kiln compiles behind a job that has run often is there before times count."""
+        import kiln
+        end = time.perf_counter() + OFTEN_SECONDS
+        while time.perf_counter() < end:
+            step()
+        kiln.default_context().sync_cache()
+        step()
 
     def error(self, results, question):
         reference = self.job.reference(self.job.data())
