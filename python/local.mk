@@ -3,22 +3,30 @@
 
 python_modules = \
 	python/kiln/__init__.py \
+	python/kiln/_arithmetic.py \
 	python/kiln/_batch.py \
 	python/kiln/_buffer.py \
 	python/kiln/_context.py \
+	python/kiln/_creation.py \
 	python/kiln/_executor.py \
 	python/kiln/_files.py \
 	python/kiln/_function.py \
 	python/kiln/_functions.py \
+	python/kiln/_gather.py \
 	python/kiln/_gradient.py \
+	python/kiln/_indexing.py \
 	python/kiln/_kernel.py \
 	python/kiln/_library.py \
 	python/kiln/_lm.py \
+	python/kiln/_manipulation.py \
 	python/kiln/_mpi.py \
+	python/kiln/_namespace.py \
 	python/kiln/_onnx.py \
 	python/kiln/_operators.py \
 	python/kiln/_parallel.py \
 	python/kiln/_record.py \
+	python/kiln/_search.py \
+	python/kiln/_statistics.py \
 	python/kiln/_tape.py \
 	python/kiln/_tensor.py \
 	python/kiln/_torch_graph.py \
@@ -28,6 +36,8 @@ python_modules = \
 	python/kiln/_torch_operators.py \
 	python/kiln/_tree.py \
 	python/kiln/_types.py \
+	python/kiln/_ufuncs.py \
+	python/kiln/linalg.py \
 	python/kiln/optim.py \
 	python/kiln/py.typed \
 	python/kiln/random.py \
@@ -36,6 +46,7 @@ python_tests = \
 	python/tests/check_torch.py \
 	python/tests/check_torch_models.py \
 	python/tests/tap.py \
+	python/tests/test_array_api.py \
 	python/tests/test_executor.py \
 	python/tests/test_exit.py \
 	python/tests/test_integers.py \

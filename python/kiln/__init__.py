@@ -7,7 +7,8 @@
     print(y.numpy())                              # one kernel
 
 kiln.Context(), kiln.batch(), kiln.Buffer, kiln.function(), kiln.grad() and kiln.optim are the rest of
-it; doc/python.md tells how they go together. Errors of the library are kiln.Error.
+it; doc/python.md tells how they go together. Errors of the library are kiln.Error. The module is a
+namespace of the Python array API standard (2024.12).
 
 $KILN_LIBRARY names the shared library, if the usual search does not find the right one.
 """
@@ -28,18 +29,37 @@ from ._executor import Executor, Future, Row
 from ._kernel import Kernel, elementwise, kernel
 from ._parallel import Parallel
 from ._mpi import Ranks
+# Functions of tensors: the generated ones, and over them what takes more than those do.
 from ._operations import *  # noqa: F401,F403
 from ._functions import *  # noqa: F401,F403
-from . import _functions, _operations, optim, random
+from ._arithmetic import *  # noqa: F401,F403
+from ._creation import *  # noqa: F401,F403
+from ._gather import *  # noqa: F401,F403
+from ._indexing import *  # noqa: F401,F403
+from ._manipulation import *  # noqa: F401,F403
+from ._search import *  # noqa: F401,F403
+from ._statistics import *  # noqa: F401,F403
+from ._namespace import *  # noqa: F401,F403
+from ._namespace import __array_api_version__, __array_namespace_info__
+from .linalg import matmul, tensordot, vecdot
+from . import (_arithmetic, _creation, _functions, _gather, _indexing, _manipulation, _namespace,
+               _operations, _search, _statistics, linalg, optim, random)
 
 f32, i32, u8 = _types['f32'], _types['i32'], _types['u8']
 f16, bf16, i64, i8, bool_ = (_types[name] for name in ('f16', 'bf16', 'i64', 'i8', 'bool'))
 q8_0, q4_0, q4_1, q5_0, q5_1 = (_types[name] for name in ('q8_0', 'q4_0', 'q4_1', 'q5_0', 'q5_1'))
 q4_k, q5_k, q6_k = (_types[name] for name in ('q4_k', 'q5_k', 'q6_k'))
+# The standard's names; `bool` is no part of __all__, because it is one of Python's.
+float32, float16, int64, int32, int8, uint8, bool = f32, f16, i64, i32, i8, u8, bool_
 
 __all__ = sorted({
     'Array', 'Batch', 'Buffer', 'Context', 'DType', 'Error', 'Executor', 'Function', 'Future',
-    'LanguageModel', 'Kernel', 'Model', 'Parallel', 'Ranks', 'Row', 'Tensor', 'batch', 'bf16', 'bool_', 'default_context', 'devices',
-    'elementwise', 'evaluate', 'f16', 'f32', 'function', 'grad', 'i32', 'i64', 'i8', 'kernel', 'library_version', 'load',
-    'load_into', 'names', 'optim', 'q4_0', 'q4_1', 'q4_k', 'q5_0', 'q5_1', 'q5_k', 'q6_k', 'q8_0', 'random', 'save', 'saved', 'set_default_context', 'tensor',
-    'tree_map', 'u8', 'value_and_grad', *_operations.__all__, *_functions.__all__})
+    'Kernel', 'LanguageModel', 'Model', 'Parallel', 'Ranks', 'Row', 'Tensor', 'batch', 'bf16', 'bool_',
+    'default_context', 'devices', 'elementwise', 'evaluate', 'f16', 'f32', 'float16', 'float32',
+    'function', 'grad', 'i32', 'i64', 'i8', 'int32', 'int64', 'int8', 'kernel', 'library_version',
+    'linalg', 'load', 'load_into', 'matmul', 'names', 'optim', 'q4_0', 'q4_1', 'q4_k', 'q5_0', 'q5_1',
+    'q5_k', 'q6_k', 'q8_0', 'random', 'save', 'saved', 'set_default_context', 'tensor', 'tensordot',
+    'tree_map', 'u8', 'uint8', 'value_and_grad', 'vecdot',
+    *(name for module in (_arithmetic, _creation, _functions, _gather, _indexing, _manipulation,
+                          _namespace, _operations, _search, _statistics)
+      for name in module.__all__)})

@@ -12,7 +12,7 @@ import numpy as np
 from . import _tape
 from ._context import Context, default_context, option_word, values_of
 from ._library import Owned, by_size, check, lib, name_text, struct
-from ._tensor import Tensor, as_tensor, new_array, settle
+from ._tensor import Tensor, another, as_tensor, new_array, settle
 
 
 class Batch:
@@ -56,7 +56,7 @@ class Batch:
                 raise ValueError(f'out has to be a row-major array of {tensor.dtype.raw} and shape '
                                  f'{list(tensor.shape)} that can be written')
             # A tensor of its own: the same result may be wanted in several places.
-            tensor = _again(tensor)
+            tensor = another(tensor)
             tape.reads[tensor] = out
         elif tensor not in tape.reads:
             tape.reads[tensor] = new_array(tensor)
@@ -87,13 +87,6 @@ class Batch:
         """Compile what the run needs, on so many threads (0: as many as there are cores)."""
         self._tape.finish_recording()
         check(lib.kiln_batch_prepare(self._tape.batch, threads))
-
-
-def _again(tensor: Tensor) -> Tensor:
-    """Another tensor of the same value."""
-    other = Tensor(tensor._context, tensor._expression, tensor._output, tensor._value)
-    other.dtype, other.shape, other._version = tensor.dtype, tensor.shape, tensor._version
-    return other
 
 
 def batch(context: Optional[Context] = None, precision: Optional[str] = None, *,

@@ -152,11 +152,11 @@ class Buffer(Operators):
     __irshift__ = _in_place(operator.rshift)
 
     def __setitem__(self, key: Any, value: Array) -> None:
-        from . import _functions
+        from ._indexing import replaced
         if key is Ellipsis or (isinstance(key, slice) and key == slice(None)):
             content = self._whole(value)
         else:
-            content = _functions.replaced(self._tensor(), key, value)
+            content = replaced(self, key, value)
         tape = _tape.explicit_tape(self._context)
         if tape is not None:
             tape.try_out(content)

@@ -20,7 +20,7 @@ from . import _tape
 from ._context import Context, default_context, option_word, values_of
 from ._library import (CONSTANTS, STATUS_VALUES, Error, Handle, Owned, by_size, check, initialised,
                        lib, pointers, struct, word)
-from ._tensor import Tensor, as_type, placed
+from ._tensor import Tensor, as_type, placed, present
 from ._tree import leaves_of
 from ._types import DType, Type, as_dtype, from_raw
 
@@ -236,7 +236,7 @@ class Executor:
 
     @staticmethod
     def _record_in(tape: Any, function: Callable[..., Any], tensors: list[Tensor]) -> list[Tensor]:
-        results = _tape.trace(tape, lambda: leaves_of(function(tensors)))
+        results = _tape.trace(tape, lambda: leaves_of(present(function(tensors))))
         if tape.exports or tape.effects:
             raise Error('WRONG_STATE', 'the function of an executor writes a buffer: batches may '
                                        'run twice')

@@ -14,7 +14,7 @@ from ._buffer import Buffer
 from ._context import Context, default_context, option_word
 from ._library import check, lib
 from ._record import find_context
-from ._tensor import Tensor, as_array, new_array, of_array
+from ._tensor import Tensor, as_array, new_array, of_array, present
 from ._tree import leaves_of, rebuilt
 from ._types import DType, as_dtype, storable
 
@@ -36,7 +36,7 @@ class _Recording:
         positional, named = rebuilt(arguments, iter(leaves))
 
         def trace() -> Any:
-            result = function(*positional, **named)
+            result = present(function(*positional, **named))
             self.tape.reads = {leaf: new_array(leaf) for leaf in leaves_of(result)
                                if isinstance(leaf, Tensor)}
             self.tape.finish_recording()

@@ -8,10 +8,10 @@ import functools
 import operator
 from typing import Any, Callable, Optional, Sequence, Union
 
-from . import _functions, _operations, _tensor
+from . import _operations, _tensor
 from ._context import default_context
 from ._library import MAX_RANK, Handle, initialised, lib, name_text, sizes, struct
-from ._record import dims_of, find_context
+from ._record import dims_of, find_context, several
 from ._tape import Expression
 from ._types import Type, as_dtype
 
@@ -75,7 +75,7 @@ class Kernel:
         context = find_context(list(operands)) or default_context()
         tensors = [_tensor.as_tensor(x, context) for x in operands]
         called = _Call(self, tensors, scalars)
-        made = _functions._several(context, tensors, called.enter, len(self.outputs))
+        made = several(context, tensors, called.enter, len(self.outputs))
         return made[0] if len(made) == 1 else tuple(made)
 
     def _each(self, given: Any, tensors: list, usual: Callable[[], Any], one: Callable) -> list:
@@ -83,10 +83,10 @@ class Kernel:
         given = given(*tensors) if callable(given) else given
         if given is None:
             given = usual()
-        several = isinstance(given, list)
-        if several and len(given) != len(self.outputs):
+        listed = isinstance(given, list)
+        if listed and len(given) != len(self.outputs):
             raise ValueError(f'{self.__name__}: {len(given)} of {len(self.outputs)} outputs')
-        return [one(value) for value in (given if several else [given] * len(self.outputs))]
+        return [one(value) for value in (given if listed else [given] * len(self.outputs))]
 
 
 class _Call:

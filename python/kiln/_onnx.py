@@ -12,8 +12,8 @@ import numpy as np
 
 from . import _tape
 from ._context import Context, default_context
-from ._functions import _several
 from ._library import Handle, Library, Owned, by_size, check, lib, load_beside, struct
+from ._record import several
 from ._table import CONSTANTS, ONNX_FUNCTIONS
 from ._tensor import Tensor, as_tensor, as_type
 from ._types import BY_VALUE, Type, as_dtype, from_raw
@@ -155,7 +155,7 @@ class Model:
                                               (Handle * max(len(handles), 1))(*handles),
                                               described, outputs))
             return [Handle(output.id) for output in outputs]
-        made = _several(self._context, tensors, enter, count)
+        made = several(self._context, tensors, enter, count)
         return {spec.name: tensor for spec, tensor in zip(self.outputs, made)}
 
     def __repr__(self) -> str:

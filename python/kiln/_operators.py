@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Iterator, Optional
 
 if TYPE_CHECKING:
+    from ._context import Context
     from ._tensor import Axis, Shape, Tensor
     from ._types import DType, Type
 
@@ -14,13 +16,34 @@ class Operators:
     """What tensors and buffers can do."""
 
     __slots__ = ()
-    # numpy's arrays leave the operators to us.
-    __array_ufunc__ = None
     shape: tuple[int, ...]
     dtype: DType
 
     def _tensor(self) -> Tensor:
         raise NotImplementedError
+
+    # ---- numpy, and the array standard ----
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return _ufuncs.apply(ufunc, method, inputs, options)
+
+    def __array_namespace__(self, *, api_version: Optional[str] = None) -> ModuleType:
+        """The module kiln, which follows the Python array API standard."""
+        import kiln
+        if api_version not in (None, '2021.12', '2022.12', '2023.12', '2024.12'):
+            raise ValueError(f'kiln follows the array standard of 2024.12, not of {api_version}')
+        return kiln
+
+    @property
+    def device(self) -> Context:
+        """The context that computes it, as the array standard calls it."""
+        return self._tensor()._context
+
+    def to_device(self, device: Context, *, stream: Any = None) -> Tensor:
+        """It in another context: through the host's memory, where it is not in this one."""
+        from ._tensor import tensor
+        x = self._tensor()
+        return x if device is x._context else tensor(x.numpy(), x.dtype, device)
 
     # ---- shape ----
 
@@ -42,12 +65,12 @@ class Operators:
     @property
     def T(self) -> Tensor:
         """Its dimensions in the opposite order."""
-        return _f.transpose(self)
+        return _m.transpose(self)
 
     @property
     def mT(self) -> Tensor:
         """Its last two dimensions swapped."""
-        return _f.swapaxes(self, -1, -2)
+        return _m.swapaxes(self, -1, -2)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -59,100 +82,102 @@ class Operators:
         return iterate(self._tensor())
 
     def __getitem__(self, key: Any) -> Tensor:
-        return _f.index(self, key)
+        return _i.index(self, key)
 
     def reshape(self, *shape: Any) -> Tensor:
         """The same elements under another shape; one dimension may be -1: what is left."""
-        return _f.reshape(self, shape[0] if len(shape) == 1 else shape)
+        return _m.reshape(self, shape[0] if len(shape) == 1 else shape)
 
     def transpose(self, *axes: Any) -> Tensor:
         """Dimensions in another order; without axes in the opposite one."""
-        return _f.transpose(self, axes[0] if len(axes) == 1 else axes or None)
+        return _m.transpose(self, axes[0] if len(axes) == 1 else axes or None)
 
     def swapaxes(self, first: int, second: int) -> Tensor:
         """Two dimensions swapped."""
-        return _f.swapaxes(self, first, second)
+        return _m.swapaxes(self, first, second)
 
     def flatten(self) -> Tensor:
         """All elements along one dimension."""
-        return _f.reshape(self, (-1,))
+        return _m.reshape(self, (-1,))
 
     ravel = flatten
 
     def squeeze(self, axis: Axis = None) -> Tensor:
         """Without its dimensions of 1, or these of them."""
-        return _f.squeeze(self, axis)
+        return _m.squeeze(self, axis)
 
     def broadcast_to(self, shape: Shape) -> Tensor:
         """Repeated to a larger shape by numpy's rule."""
-        return _f.broadcast_to(self, shape)
+        return _m.broadcast_to(self, shape)
 
-    def astype(self, dtype: Type) -> Tensor:
+    def astype(self, dtype: Type, copy: bool = True) -> Tensor:
         """Its elements as another type: kiln.cast()."""
-        return _f.astype(self, dtype)
+        return _m.astype(self, dtype, copy=copy)
 
     # ---- reductions ----
+    # `out` is what numpy's functions hand over, as np.sum(x) does: nothing.
 
-    def sum(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    def sum(self, axis: Axis = None, keepdims: bool = False, dtype: Optional[Type] = None,
+            out: None = None) -> Tensor:
         """The sum over these dimensions; None: all."""
-        return _o.sum(self, axis, keepdims)
+        return _s.sum(self, axis, keepdims, dtype)
 
-    def prod(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    def prod(self, axis: Axis = None, keepdims: bool = False, dtype: Optional[Type] = None,
+             out: None = None) -> Tensor:
         """The product over these dimensions; None: all."""
-        return _o.product(self, axis, keepdims)
+        return _s.prod(self, axis, keepdims, dtype)
 
-    def mean(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    def mean(self, axis: Axis = None, keepdims: bool = False, dtype: Optional[Type] = None,
+             out: None = None) -> Tensor:
         """The mean over these dimensions; None: all."""
-        return _o.mean(self, axis, keepdims)
+        made = _o.mean(self, axis, keepdims)
+        return made if dtype is None else made.astype(dtype)
 
-    def max(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    def max(self, axis: Axis = None, keepdims: bool = False, out: None = None) -> Tensor:
         """The largest element over these dimensions; None: all."""
         return _o.max(self, axis, keepdims)
 
-    def min(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    def min(self, axis: Axis = None, keepdims: bool = False, out: None = None) -> Tensor:
         """The smallest element over these dimensions; None: all."""
         return _o.min(self, axis, keepdims)
 
-    def argmax(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    def argmax(self, axis: Axis = None, keepdims: bool = False, out: None = None) -> Tensor:
         """Where the largest element is, over these dimensions; None: all."""
         return _o.argmax(self, axis, keepdims)
 
-    def argmin(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    def argmin(self, axis: Axis = None, keepdims: bool = False, out: None = None) -> Tensor:
         """Where the smallest element is, over these dimensions; None: all."""
         return _o.argmin(self, axis, keepdims)
 
-    def var(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Tensor:
+    def var(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False,
+            dtype: Optional[Type] = None, out: None = None) -> Tensor:
         """The variance over these dimensions; None: all."""
-        return _o.variance(self, axis, float(ddof), keepdims)
+        return _s.var(self, axis, ddof, keepdims)
 
-    def std(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> Tensor:
+    def std(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False,
+            dtype: Optional[Type] = None, out: None = None) -> Tensor:
         """The standard deviation over these dimensions; None: all. Its gradient is 0 where it is."""
-        variance = _o.variance(self, axis, float(ddof), keepdims)
-        is_zero = _o.equal(variance, 0.0)
-        return _o.where(is_zero, 0.0, _o.sqrt(_o.where(is_zero, 1.0, variance)))
+        return _s.std(self, axis, ddof, keepdims)
 
-    def any(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    def any(self, axis: Axis = None, keepdims: bool = False, out: None = None) -> Tensor:
         """Whether an element is not 0, over these dimensions; None: all. Of nothing: no."""
-        return _f.truth(self, 'max', axis, keepdims)
+        return _s.any(self, axis, keepdims)
 
-    def all(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    def all(self, axis: Axis = None, keepdims: bool = False, out: None = None) -> Tensor:
         """Whether no element is 0, over these dimensions; None: all. Of nothing: yes."""
-        return _f.truth(self, 'min', axis, keepdims)
+        return _s.all(self, axis, keepdims)
 
     def cumsum(self, axis: int) -> Tensor:
         """Running sums along a dimension."""
         return _o.cumsum(self, axis)
 
-    def clip(self, low: Optional[Any] = None, high: Optional[Any] = None) -> Tensor:
-        """At least `low` and at most `high`; None: no such bound."""
-        result = self._tensor()
-        if low is not None:
-            result = _o.maximum(result, low)
-        return result if high is None else _o.minimum(result, high)
+    def clip(self, min: Optional[Any] = None, max: Optional[Any] = None, out: None = None) -> Tensor:
+        """At least `min` and at most `max`; None: no such bound."""
+        return _a.clip(self, min, max)
 
     def dot(self, other: Any) -> Tensor:
         """As @."""
-        return _o.matmul(self, other)
+        return _l.matmul(self, other)
 
     # ---- operators ----
 
@@ -175,16 +200,16 @@ class Operators:
         return _o.mul(other, self)
 
     def __truediv__(self, other: Any) -> Tensor:
-        return _f.true_divide(self, other)
+        return _a.true_divide(self, other)
 
     def __rtruediv__(self, other: Any) -> Tensor:
-        return _f.true_divide(other, self)
+        return _a.true_divide(other, self)
 
     def __floordiv__(self, other: Any) -> Tensor:
-        return _f.floor_divide(self, other)
+        return _a.floor_divide(self, other)
 
     def __rfloordiv__(self, other: Any) -> Tensor:
-        return _f.floor_divide(other, self)
+        return _a.floor_divide(other, self)
 
     def __mod__(self, other: Any) -> Tensor:
         return _o.mod(self, other)
@@ -193,41 +218,41 @@ class Operators:
         return _o.mod(other, self)
 
     def __pow__(self, other: Any) -> Tensor:
-        return _f.power(self, other)
+        return _a.power(self, other)
 
     def __rpow__(self, other: Any) -> Tensor:
-        return _f.power(other, self)
+        return _a.power(other, self)
 
     def __matmul__(self, other: Any) -> Tensor:
-        return _o.matmul(self, other)
+        return _l.matmul(self, other)
 
     def __rmatmul__(self, other: Any) -> Tensor:
-        return _o.matmul(other, self)
+        return _l.matmul(other, self)
 
     def __neg__(self) -> Tensor:
         return _o.neg(self)
 
     def __pos__(self) -> Tensor:
-        return self._tensor()
+        return _a.positive(self)
 
     def __abs__(self) -> Tensor:
         return _o.abs(self)
 
     def __invert__(self) -> Tensor:
-        return _f.invert(self)
+        return _a.invert(self)
 
     def __and__(self, other: Any) -> Tensor:
-        return _f.bits('and', self, other)
+        return _a.bits('and', self, other)
 
     __rand__ = __and__
 
     def __or__(self, other: Any) -> Tensor:
-        return _f.bits('or', self, other)
+        return _a.bits('or', self, other)
 
     __ror__ = __or__
 
     def __xor__(self, other: Any) -> Tensor:
-        return _f.bits('xor', self, other)
+        return _a.bits('xor', self, other)
 
     __rxor__ = __xor__
 
@@ -281,4 +306,9 @@ class Operators:
 
 # Behind the class: these modules need it.
 from . import _operations as _o  # noqa: E402
-from . import _functions as _f  # noqa: E402
+from . import _arithmetic as _a  # noqa: E402
+from . import _indexing as _i  # noqa: E402
+from . import _manipulation as _m  # noqa: E402
+from . import _statistics as _s  # noqa: E402
+from . import _ufuncs  # noqa: E402
+from . import linalg as _l  # noqa: E402

@@ -11,7 +11,7 @@ from ._buffer import Buffer
 from ._context import Context
 from ._library import Error, Handle, Owned, check, initialised, lib, pointers
 from ._mpi import Ranks
-from ._tensor import Tensor, as_tensor, new_array, of_array, placed
+from ._tensor import Tensor, as_tensor, new_array, of_array, placed, present
 from ._tree import leaves_of, rebuilt
 
 # A kiln_parallel_recorder, and a kiln_parallel_updater.
@@ -38,7 +38,7 @@ class _Part:
             made = function()
             if not isinstance(made, tuple) or len(made) != 2:
                 raise TypeError('record gives a value and gradients, as kiln.value_and_grad() does')
-            self.value, self.gradients = made
+            self.value, self.gradients = present(made)
             given = [as_tensor(leaf, self.context) for leaf in leaves_of(self.gradients)]
             if len(given) != count:
                 raise ValueError(f'record gives {len(given)} gradients, not {count}')

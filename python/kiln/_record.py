@@ -4,6 +4,7 @@ library's function is recorded."""
 from __future__ import annotations
 
 import ctypes
+import operator
 from typing import Any, Callable, Optional, Sequence
 
 import numpy as np
@@ -67,6 +68,11 @@ def _common(values: Sequence[Any], kinds: str) -> DType:
     return dtype or _F32
 
 
+def _all_masks(values: Sequence[Any]) -> bool:
+    return all(v.dtype == _BOOL if isinstance(v, _tensor.Tensor) else isinstance(v, bool)
+               for v in values)
+
+
 def _meet(value: Any, dtype: DType, context: Context) -> Any:
     """The operand in this type."""
     if isinstance(value, _tensor.Tensor):
@@ -91,7 +97,7 @@ def row(name: str, kinds: str, operands: Sequence[Any], numbers: Sequence[float]
         dtype = _common(values, 'NUMERIC' if name in _EXACT else kinds)
         met = [_meet(value, dtype, context) for value in values]
     function = getattr(lib, 'kiln_' + name)
-    if kinds.endswith('TEST'):
+    if kinds.endswith('TEST') or kinds == 'SELECTION' and _all_masks(values):
         # A mask is a bool, as in numpy: u8 would pick rows where it is an index there.
         cast = lib.kiln_cast
         def record_test(batch: Any, handles: list) -> Any:
@@ -99,6 +105,48 @@ def row(name: str, kinds: str, operands: Sequence[Any], numbers: Sequence[float]
         return _tensor.make(context, Expression(met, record_test))
     return _tensor.make(context, Expression(met, lambda b, h: function(b, *h, *numbers)))
 
+
+# ---- what functions are written with that are not generated ----
+
+def operand(x: Any) -> _tensor.Tensor:
+    """The tensor that an operand is."""
+    return _tensor.as_tensor(x, find_context([x]) or default_context())
+
+
+def operands(*given: Any) -> list[_tensor.Tensor]:
+    """The tensors that operands are, of one context."""
+    context = find_context(given) or default_context()
+    return [_tensor.as_tensor(x, context) for x in given]
+
+
+def call(x: _tensor.Tensor, function: str, *arguments: Any) -> _tensor.Tensor:
+    """The library's function of one tensor, with arguments of C."""
+    of = getattr(lib, 'kiln_' + function)
+    return _tensor.make(x._context, Expression((x,), lambda b, h: of(b, h[0], *arguments)))
+
+
+def several(context: Context, given: Sequence[Any], enter: Any, count: int) -> list[_tensor.Tensor]:
+    """The tensors of an expression that has several."""
+    expression = Expression(tuple(given), enter)
+    return [_tensor.make(context, expression, i) for i in range(count)]
+
+
+def axis_in(axis: int, ndim: int) -> int:
+    """An axis that is counted from either end, from the start."""
+    number = operator.index(axis)
+    if not -ndim <= number < ndim:
+        raise IndexError(f'axis {number} of a tensor of {ndim} dimensions')
+    return number % ndim
+
+
+def axes_in(axis: Any, ndim: int) -> list[int]:
+    """One axis, several, or None, all, as numbers from the start."""
+    if axis is None:
+        return list(range(ndim))
+    return [axis_in(a, ndim) for a in ([axis] if hasattr(axis, '__index__') else axis)]
+
+
+# ---- arguments of C ----
 
 def axes_of(axis: Any) -> tuple[int, Any]:
     """n_axes and axes of C."""
@@ -116,7 +164,7 @@ def is_none_at_all(axis: Any) -> bool:
 def _each_alone(x: _tensor.Tensor, function: Callable[[_tensor.Tensor, Any], Any]) -> Any:
     """What a function over no axes at all gives: each element by itself is one over a further
     axis."""
-    from ._functions import reshape
+    from ._manipulation import reshape
     return reshape(function(reshape(x, (*x.shape, 1)), -1), x.shape)
 
 

@@ -11,6 +11,7 @@ from . import _tape
 from ._context import Context, default_context
 from ._library import MAX_RANK, Handle, check, lib, name_text
 from ._operators import Operators
+from ._tree import tree_map
 from ._types import BY_VALUE, DType, Type, as_dtype, bits_of_bf16, from_raw, storable
 
 # What functions take: tensors, buffers, numbers, numpy's arrays and what becomes one without a copy.
@@ -23,13 +24,14 @@ class Tensor(Operators):
     """A value of some shape and type, computed when it is asked for: by `numpy()`, by
     `kiln.evaluate()`, by print() or float(). Until then it is an expression, recorded and not run.
 
-    It has numpy's operators, slices and the usual methods. It never changes; where numpy would
-    write into an array, make a new tensor (kiln.where, kiln.insert_slice, kiln.scatter_add) or keep a
-    kiln.Buffer. Tensors may be made and asked for in any thread.
+    It has numpy's operators, slices and the usual methods. `x[key] = value` makes it another value
+    from then on: what was made of it before, slices too, keeps the old one, and so does an array
+    that it was made of. Memory that stays is a kiln.Buffer. Tensors may be made and asked for in any
+    thread, and written by one at a time.
     """
 
-    __slots__ = ('_context', '_expression', '_name', '_output', '_value', '_version', 'dtype',
-                 'shape', '__weakref__')
+    __slots__ = ('_changed', '_context', '_expression', '_name', '_output', '_value', '_version',
+                 'dtype', 'shape', '__weakref__')
     dtype: DType
     shape: tuple[int, ...]
 
@@ -40,6 +42,7 @@ class Tensor(Operators):
         self._output = output
         self._value = value
         self._version = 0
+        self._changed: Optional[Tensor] = None  # what it is since it was written into
         self._name: Optional[str] = _tape.thread.name
 
     def named(self, name: Optional[str]) -> Tensor:
@@ -51,7 +54,7 @@ class Tensor(Operators):
         return self
 
     def _tensor(self) -> Tensor:
-        return self
+        return self if self._changed is None else self._changed
 
     @property
     def context(self) -> Context:
@@ -72,15 +75,16 @@ class Tensor(Operators):
         return view
 
     def _host(self) -> np.ndarray:
-        if self._value is None:
-            evaluate(self)
-        value = self._value
+        x = self._tensor()
+        if x._value is None:
+            evaluate(x)
+        value = x._value
         return value if isinstance(value, np.ndarray) else value._read()
 
     def eval(self) -> Tensor:
         """Compute it now, and leave the value on the device. Returns the tensor."""
-        if self._value is None:
-            _evaluate_on_device([self])
+        if self._tensor()._value is None:
+            _evaluate_on_device([self._tensor()])
         return self
 
     def item(self) -> Any:
@@ -95,8 +99,14 @@ class Tensor(Operators):
         array = self.numpy(copy=bool(copy))
         return array if dtype is None or array.dtype == dtype else array.astype(dtype)
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return from_raw(self._host(), self.dtype).__dlpack__(**options)
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+                   copy: Optional[bool] = None) -> Any:
+        array = from_raw(self._host(), self.dtype)
+        options = {'max_version': max_version, 'dl_device': dl_device, 'copy': copy}
+        given = {name: value for name, value in options.items() if value is not None}
+        if given and np.lib.NumpyVersion(np.__version__) < '2.1.0':
+            array, given = (array.copy() if copy else array), {}
+        return array.__dlpack__(**given)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0  # the host's memory
@@ -117,10 +127,10 @@ class Tensor(Operators):
         return bool(self.item())
 
     def __repr__(self) -> str:
-        kind = f'{list(self.shape)} {self.dtype.name}'
-        if self._value is None:
-            return f'<kiln.Tensor {kind}, not computed>'
-        return f'<kiln.Tensor {kind}\n{self.numpy()}>'
+        if self._tensor()._value is None and _tape.is_recording():
+            return f'<kiln.Tensor {list(self.shape)} {self.dtype.name}, not computed>'
+        values = np.array2string(self.numpy(), separator=', ', prefix='kiln.tensor(')
+        return f'kiln.tensor({values}, {self.dtype!r})'
 
     def __str__(self) -> str:
         return repr(self) if _tape.is_tracing() else str(self.numpy())
@@ -132,8 +142,29 @@ class Tensor(Operators):
         return tensor, (self.numpy(), self.dtype)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise TypeError('a tensor does not change; kiln.where() or kiln.insert_slice() makes another, and a '
-                        'kiln.Buffer can be written')
+        from ._indexing import replaced
+        self._changed = replaced(self, key, value)
+
+
+def another(x: Tensor) -> Tensor:
+    """A tensor of its own with x's value."""
+    x = x._tensor()
+    if x._value is None or _tape.is_recording():
+        return make(x._context, _tape.Expression((x,), lambda b, h: Handle(h[0].id)))
+    made = Tensor(x._context, value=x._value)
+    made.dtype, made.shape, made._version = x.dtype, x.shape, x._version
+    return made
+
+
+def present(tree: Any) -> Any:
+    """The same structure, with what has been written into as what it is now."""
+    return tree_map(lambda leaf: leaf._tensor() if isinstance(leaf, Tensor) else leaf, tree)
+
+
+def known(x: Tensor, what: str) -> np.ndarray:
+    """The value of what a shape depends on: it is computed now."""
+    _tape.refuse_while_tracing(f'{what} depends on values, which are asked for')
+    return x.numpy()
 
 
 def make(context: Context, expression: Any, output: Optional[int] = None) -> Tensor:
@@ -242,6 +273,7 @@ def settle(tensor: Tensor, value: Any) -> None:
 def evaluate(*tensors: Tensor) -> None:
     """Compute these tensors, in one run for each context, and bring their values to the host:
     `numpy()` of each costs nothing more."""
+    tensors = tuple(t._tensor() for t in tensors)
     for context in _contexts(tensors):
         _tape.refuse_while_tracing('a value is asked for')
         arrays = {t: new_array(t) for t in _not_computed(tensors, context)}

@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional, Sequence
 
 import numpy as np
 
-from . import _functions as _f
+import kiln as _f
 from . import _operations as _o
 from ._gradient import gradients
 from ._tensor import Tensor

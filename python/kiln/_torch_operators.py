@@ -13,7 +13,8 @@ from typing import Any, Callable, Optional, Sequence
 import numpy as np
 import torch
 
-from . import _functions as _f
+import kiln as _f
+from . import _arithmetic
 from . import _operations as _o
 from ._tensor import Tensor, as_tensor
 
@@ -132,7 +133,7 @@ enter_rows('default', {
         'tan tanh trunc atan2 logical_and logical_or logical_xor maximum minimum').split()},
     'alias': lambda x: x,
     'angle': _angle,
-    'bitwise_not': _f.invert,
+    'bitwise_not': _f.bitwise_invert,
     'clamp': _clamped,
     'clamp_max': lambda x, high: _clamped(x, None, high),
     'clamp_min': lambda x, low: _clamped(x, low),
@@ -212,7 +213,7 @@ def _extreme(function: Callable) -> Callable:
 
 def _truth(name: str) -> Callable:
     def reduced(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-        return _o.not_equal(x, 0) if not x.ndim else _f.truth(x, name, _axes(x, dim), keepdim)
+        return _o.not_equal(x, 0) if not x.ndim else _arithmetic.truth(x, name, _axes(x, dim), keepdim)
     return reduced
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Optional, Sequence
 
-from . import _functions as _f
+import kiln as _f
 from . import _operations as _o
 from ._tensor import Tensor
 from ._torch_operators import ROWS, Unsupported, axis_of, row, type_of

@@ -73,9 +73,11 @@ class DType:
         return self.computed.name == 'f32'
 
     def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (DType, str, type, np.dtype)):
+            return False
         try:
-            return self.value == as_dtype(other).value  # type: ignore[arg-type]
-        except TypeError:
+            return self.value == as_dtype(other).value
+        except (TypeError, ValueError):
             return False
 
     def __hash__(self) -> int:
@@ -154,6 +156,19 @@ def promoted(dtypes: list[DType]) -> DType:
     if names == {'u8', 'i8'}:  # neither holds the other's
         return BY_NAME['i32']
     return BY_NAME[max(names, key=_ORDER.index)]
+
+
+def result_of(dtypes: list[DType]) -> DType:
+    """The type of elements that are put together from several tensors: one that all have, or the one
+    in which operands meet."""
+    first = dtypes[0].apart
+    return first if all(dtype.apart is first for dtype in dtypes) else promoted(dtypes)
+
+
+def type_of_number(value: Any) -> DType:
+    """The type that a number has where nothing else says so, as numpy has it: bool, i64 or f32."""
+    return BY_NAME['bool' if isinstance(value, (bool, np.bool_)) else
+                   'i64' if isinstance(value, (int, np.integer)) else 'f32']
 
 
 def from_raw(array: np.ndarray, dtype: DType) -> np.ndarray:

@@ -186,8 +186,6 @@ class Running(unittest.TestCase):
                         wanted[where] = value
                     batch.run()
                     np.testing.assert_array_equal(cache.numpy(), wanted)
-        with self.assertRaisesRegex(IndexError, 'parts are replaced by integers, slices, one position'):
-            cache[kiln.tensor(np.int32([0, 1]))] = 0
 
     def test_position_in_each_row(self):
         """rows at positions of their own, what was there before and is there behind"""

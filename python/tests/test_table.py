@@ -120,7 +120,7 @@ class Table(unittest.TestCase):
             names = re.findall(r"return row\('(\w+)'", file.read())
         self.assertGreater(len(names), 50)
         for name in names:
-            function = getattr(kiln, name)
+            function = getattr(_operations, name)
             code = function.__code__
             parameters = code.co_varnames[:code.co_argcount]
             tensors = [n for n in parameters if n in 'abc']

@@ -104,8 +104,6 @@ class Tensors(unittest.TestCase):
         for wrong in ((True, True), (True, [0, 1])):
             with self.assertRaises(IndexError):
                 a[wrong]
-        with self.assertRaises(IndexError):
-            kiln.Buffer(CUBE)[True] = 1
 
     def test_reductions(self):
         """reductions over one axis, several, all"""
@@ -142,8 +140,6 @@ class Tensors(unittest.TestCase):
             a[0, 0, 0, 0]
         with self.assertRaises(IndexError):
             a[[0, 4]]
-        with self.assertRaisesRegex(TypeError, 'does not change'):
-            a[0] = 1
 
     def test_movement(self):
         """shapes: reshape, transpose, squeeze, concat, pad, split and their like"""
@@ -319,7 +315,9 @@ class Tensors(unittest.TestCase):
         self.assertTrue(one > 2)
         with self.assertRaises(ValueError):
             bool(kiln.tensor(A))
-        self.assertIn('not computed', repr(kiln.tensor(A) + 1))
+        self.assertEqual(repr(kiln.tensor(I[:2, :2]) + 1), f'kiln.tensor({np.array2string(I[:2, :2] + 1, separator=", ", prefix="kiln.tensor(")}, kiln.i32)')
+        with kiln.batch():
+            self.assertIn('not computed', repr(kiln.tensor(A) + 1))
         self.assertIn('3.', str(one))
         self.assertEqual(f'{one:.2f}', '3.00')
         copied = pickle.loads(pickle.dumps(kiln.tensor(A).astype('bf16')))
