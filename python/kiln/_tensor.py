@@ -104,8 +104,8 @@ class Tensor(Operators):
         array = from_raw(self._host(), self.dtype)
         options = {'max_version': max_version, 'dl_device': dl_device, 'copy': copy}
         given = {name: value for name, value in options.items() if value is not None}
-        if given and np.lib.NumpyVersion(np.__version__) < '2.1.0':
-            array, given = (array.copy() if copy else array), {}
+        if np.lib.NumpyVersion(np.__version__) < '2.1.0':  # which cannot say what is only to be read
+            array, given = (array.copy() if copy or not array.flags.writeable else array), {}
         return array.__dlpack__(**given)
 
     def __dlpack_device__(self) -> tuple[int, int]:
