@@ -24,6 +24,7 @@ struct work {
     const struct embed_request *request;
     struct embed_files files;
     struct wordpiece *wordpiece;
+    struct embed_cutters *cutters;
     kiln_context *context;
     struct embed_model model;
     struct embed_output output;
@@ -141,8 +142,8 @@ static bool open_executor(struct work *work, const struct embed_lines *lines)
 static bool embed_lines(struct work *work)
 {
     const struct embed_windows_options options = {
-        &work->source, work->wordpiece, work->files.max_length, &work->model, &work->output, go_on,
-        work};
+        &work->source, work->cutters, work->files.max_length, &work->model, &work->output,
+        go_on,         work};
     const struct embed_lines *first;
     work->began = now();
     struct embed_windows *windows = embed_begin_windows(&options, &first);
@@ -184,8 +185,10 @@ static bool open_tokenizer(struct work *work)
         return false;
     }
     size_t around = work->wordpiece->before_count + work->wordpiece->after_count;
-    if (work->files.max_length > around)
-        return true;
+    if (work->files.max_length > around) {
+        work->cutters = embed_open_cutters(work->wordpiece);
+        return work->cutters;
+    }
     fprintf(stderr, "kiln embed: %zu tokens have no room for words beside the %zu around them\n",
             work->files.max_length, around);
     return false;
@@ -204,6 +207,7 @@ static int run(const struct embed_request *request)
     kiln_executor_release(work.model.executor);
     kiln_model_release(work.model.onnx);
     kiln_context_release(work.context);
+    embed_close_cutters(work.cutters);
     wordpiece_close(work.wordpiece);
     embed_close_source(&work.source);
     embed_free_files(&work.files);

@@ -79,12 +79,17 @@ void embed_stop_source(struct embed_source *source);
  * says why not. */
 bool embed_read_lines(struct embed_source *source, struct embed_lines *lines);
 
-/* Cut them into tokens, and sort them. Threads: any, with a tokenizer and lines of its own.
- * False: no memory. */
-bool embed_cut_lines(struct wordpiece *wordpiece, size_t max_length, struct embed_lines *lines);
-
 size_t embed_line_length(const struct embed_lines *lines, uint32_t line); /* in tokens */
 void embed_free_lines(struct embed_lines *lines);
+
+/* ---- tokens (embed_cut.c) ---- */
+
+/* Threads, each with a share in the tokenizer. NULL: said that there is no memory. */
+struct embed_cutters *embed_open_cutters(const struct wordpiece *wordpiece);
+void embed_close_cutters(struct embed_cutters *all);
+
+/* Cut lines into tokens, and sort them. One thread at a time. False: no memory. */
+bool embed_cut_lines(struct embed_cutters *all, size_t max_length, struct embed_lines *lines);
 
 /* ---- a model behind an executor (embed_model.c) ---- */
 
@@ -129,7 +134,7 @@ bool embed_close_output(struct embed_output *output, const struct embed_statisti
 
 struct embed_windows_options {
     struct embed_source *source;
-    struct wordpiece *wordpiece;
+    struct embed_cutters *cutters;
     size_t max_length;
     const struct embed_model *model; /* and the output: complete before embed_run_windows() */
     struct embed_output *output;

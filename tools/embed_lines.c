@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of a file, so many at a time, as tokens. */
+/* Lines of a file, so many at a time. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -126,54 +126,6 @@ bool embed_read_lines(struct embed_source *source, struct embed_lines *lines)
     while (fine && lines->count < EMBED_WINDOW && lines->text_bytes < MOST_TEXT && !source->ended)
         fine = read_line(source, lines);
     source->lines += lines->count;
-    return fine;
-}
-
-/* ---- tokens ---- */
-
-static bool make_room_for_ids(struct embed_lines *lines, size_t most)
-{
-    if (lines->id_capacity - lines->id_count >= most)
-        return true;
-    size_t capacity = 2 * lines->id_capacity + most + EMBED_WINDOW;
-    int32_t *ids = realloc(lines->ids, capacity * sizeof *ids);
-    if (!ids)
-        return false;
-    lines->ids = ids;
-    lines->id_capacity = capacity;
-    return true;
-}
-
-/* By length, and in the order of the text where that is the same. */
-static int longest_first(const void *left, const void *right, void *user)
-{
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    const size_t *starts = user;
-    size_t a_length = starts[a + 1] - starts[a], b_length = starts[b + 1] - starts[b];
-    if (a_length != b_length)
-        return a_length < b_length ? 1 : -1;
-    return (a > b) - (a < b);
-}
-
-bool embed_cut_lines(struct wordpiece *wordpiece, size_t max_length, struct embed_lines *lines)
-{
-    bool fine = true;
-    size_t begin = 0;
-    lines->id_count = lines->starts[0] = 0;
-    for (uint32_t i = 0; i < lines->count && fine; i++) {
-        size_t count = 0;
-        fine = make_room_for_ids(lines, max_length) &&
-               wordpiece_encode(wordpiece, lines->text + begin, lines->ends[i] - begin, max_length,
-                                lines->ids + lines->id_count, &count);
-        if (fine && !count) /* a tokenizer that puts nothing around a text */
-            lines->ids[lines->id_count + count++] = wordpiece->unknown;
-        lines->id_count += count;
-        begin = lines->ends[i];
-        lines->order[i] = i;
-        lines->starts[i + 1] = lines->id_count;
-    }
-    if (fine && lines->count)
-        qsort_r(lines->order, lines->count, sizeof *lines->order, longest_first, lines->starts);
     return fine;
 }
 

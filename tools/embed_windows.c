@@ -115,7 +115,7 @@ static bool read_window(struct embed_windows *all, size_t number)
         fail(all, "%s: %s", options->source->path, strerror(errno));
         return false;
     }
-    if (!embed_cut_lines(options->wordpiece, options->max_length, &window->lines)) {
+    if (!embed_cut_lines(options->cutters, options->max_length, &window->lines)) {
         fail(all, "out of memory");
         return false;
     }

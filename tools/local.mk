@@ -47,6 +47,7 @@ run_sources = \
 embed_sources = \
 	tools/embed.c \
 	tools/embed.h \
+	tools/embed_cut.c \
 	tools/embed_files.c \
 	tools/embed_lines.c \
 	tools/embed_model.c \

@@ -62,6 +62,9 @@ enum { WORDPIECE_ERROR = 512 };
 struct wordpiece *wordpiece_open(const char *path, char error[WORDPIECE_ERROR]);
 void wordpiece_close(struct wordpiece *wordpiece);
 
+/* The same tokenizer for another thread, to be closed as well. NULL: no memory. */
+struct wordpiece *wordpiece_share(const struct wordpiece *wordpiece);
+
 /* ---- texts (wordpiece.c) ---- */
 
 /* The numbers of a text with those before and behind it, `most` at most: the text's end is left

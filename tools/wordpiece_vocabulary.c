@@ -291,10 +291,15 @@ static bool ends_with(const char *text, const char *end)
     return length >= tail && !strcmp(text + length - tail, end);
 }
 
+static char *new_word(const struct wordpiece *wordpiece)
+{
+    return malloc(WORDPIECE_MOST_PREFIX + 4 * wordpiece->longest_word + 1);
+}
+
 static bool make_room(const struct reading *reading)
 {
     struct wordpiece *to = reading->to;
-    to->word = malloc(WORDPIECE_MOST_PREFIX + 4 * to->longest_word + 1);
+    to->word = new_word(to);
     return to->word || refuse(reading, "out of memory");
 }
 
@@ -316,6 +321,22 @@ struct wordpiece *wordpiece_open(const char *path, char error[WORDPIECE_ERROR])
         return NULL;
     }
     return to;
+}
+
+struct wordpiece *wordpiece_share(const struct wordpiece *wordpiece)
+{
+    struct wordpiece *shared = malloc(sizeof *shared);
+    if (!shared)
+        return NULL;
+    *shared = *wordpiece;
+    shared->points = (struct points){0};
+    shared->word = new_word(shared);
+    json_incref(shared->vocabulary);
+    json_incref(shared->specials);
+    if (shared->word)
+        return shared;
+    wordpiece_close(shared);
+    return NULL;
 }
 
 void wordpiece_close(struct wordpiece *wordpiece)
