@@ -442,7 +442,7 @@ kiln_status(kiln_lm_batcher_get_stats)(kiln_lm_batcher *batcher, kiln_lm_batcher
     kiln_lm_batcher_stats own = batcher->stats;
     own.queued = batcher->queued;
     for (size_t i = 0; i < batcher->caches.slots; i++)
-        own.running += batcher->slots[i] != NULL;
+        own.running += batcher->slots[i] && !batcher->slots[i]->ended;
     own.fill = batcher->lanes_run ? (double)batcher->texts_run / (double)batcher->lanes_run : 0;
     own.first = kiln__histogram_read(&batcher->first);
     own.step = kiln__histogram_read(&batcher->step);

@@ -53,10 +53,10 @@ AC_DEFUN([KILN_CLBLAST], [
   AC_SUBST([CLBLAST_LIBS])
 ])
 
-# What examples/serve_digits answers HTTP with.
+# What `kiln serve` and examples/serve_digits answer HTTP with.
 AC_DEFUN([KILN_MICROHTTPD], [
   AC_ARG_WITH([microhttpd],
-    [AS_HELP_STRING([--without-microhttpd], [examples/serve_digits has no metrics over HTTP])],
+    [AS_HELP_STRING([--without-microhttpd], [leave `kiln serve' out, and metrics of examples/serve_digits])],
     [], [with_microhttpd=check])
   AS_IF([test "$with_microhttpd" != no], [
     PKG_CHECK_MODULES([MICROHTTPD], [libmicrohttpd >= 0.9.71], [
@@ -65,6 +65,7 @@ AC_DEFUN([KILN_MICROHTTPD], [
       AS_IF([test "$with_microhttpd" = yes],
         [AC_MSG_ERROR([no libmicrohttpd; on Debian and Ubuntu: apt-get install libmicrohttpd-dev])])
       with_microhttpd=no])])
+  AM_CONDITIONAL([MICROHTTPD], [test "$with_microhttpd" = yes])
 ])
 
 # What `kiln embed` and libkiln-lm know of Unicode.

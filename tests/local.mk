@@ -420,6 +420,7 @@ script_tests = \
 	tests/python/test_python.sh \
 	tests/pages/test_release.sh \
 	tests/tools/test_run_tool.sh \
+	tests/tools/test_serve_tool.sh \
 	tests/tools/test_profile_tool.sh \
 	tests/tools/test_store.sh \
 	tests/tools/test_tool.sh \

@@ -134,36 +134,13 @@ static bool generate(const struct generate_request *request, const struct langua
 
 /* ---- JSON ---- */
 
-/* What is no UTF-8, as half a character at the end, becomes U+FFFD. */
-static json_t *text_of(const char *text, size_t bytes)
-{
-    json_t *whole = json_stringn(text, bytes);
-    if (whole)
-        return whole;
-    char *clean = malloc(3 * bytes + 1);
-    size_t count = 0;
-    for (size_t at = 0; clean && at < bytes;) {
-        size_t length = 4 < bytes - at ? 4 : bytes - at;
-        json_t *one = NULL;
-        for (; length && !(one = json_stringn(text + at, length)); length--)
-            ;
-        json_decref(one);
-        memcpy(clean + count, length ? text + at : "\xef\xbf\xbd", length ? length : 3);
-        count += length ? length : 3;
-        at += length ? length : 1;
-    }
-    whole = clean ? json_stringn(clean, count) : NULL;
-    free(clean);
-    return whole;
-}
-
 static bool print_json(const struct generate_request *request, const struct language *language,
                        const struct generated *generated)
 {
     const double tokens = (double)generated->tokens;
     json_t *all =
         json_pack("{s:o, s:I, s:I, s:s, s:I, s:f, s:f, s:f, s:f}", "text",
-                  text_of(generated->text ? generated->text : "", generated->text_bytes),
+                  language_json_text(generated->text ? generated->text : "", generated->text_bytes),
                   "prompt_tokens", (json_int_t)generated->prompt_tokens, "tokens",
                   (json_int_t)generated->tokens, "ended", generated->ended ? "end" : "length",
                   "seed", (json_int_t)request->language.session.seed, "load_seconds",

@@ -56,6 +56,30 @@ void language_close(struct language *language)
     kiln_context_release(language->context);
 }
 
+/* ---- JSON ---- */
+
+json_t *language_json_text(const char *text, size_t bytes)
+{
+    json_t *whole = json_stringn(text, bytes);
+    if (whole)
+        return whole;
+    char *clean = malloc(3 * bytes + 1);
+    size_t count = 0;
+    for (size_t at = 0; clean && at < bytes;) {
+        size_t length = 4 < bytes - at ? 4 : bytes - at;
+        json_t *one = NULL;
+        for (; length && !(one = json_stringn(text + at, length)); length--)
+            ;
+        json_decref(one);
+        memcpy(clean + count, length ? text + at : "\xef\xbf\xbd", length ? length : 3);
+        count += length ? length : 3;
+        at += length ? length : 1;
+    }
+    whole = clean ? json_stringn(clean, count) : NULL;
+    free(clean);
+    return whole;
+}
+
 /* ---- arguments ---- */
 
 enum { TOP_K = 256, TOP_P, MIN_P, CONTEXT };
@@ -77,8 +101,8 @@ static const struct argp_option options[] = {
     {0},
 };
 
-static uint64_t read_whole(const char *text, uint64_t least, uint64_t most,
-                           struct argp_state *state)
+uint64_t language_read_whole(const char *text, uint64_t least, uint64_t most,
+                             struct argp_state *state)
 {
     char *end;
     errno = 0;
@@ -104,13 +128,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     struct language_request *request = state->input;
     kiln_lm_session_options *session = &request->session;
     switch (key) {
-    case 'n': request->most = (size_t)read_whole(arg, 0, MOST_TOKENS, state); return 0;
+    case 'n': request->most = (size_t)language_read_whole(arg, 0, MOST_TOKENS, state); return 0;
     case 'T': session->temperature = read_real(arg, 1000, state); return 0;
-    case TOP_K: session->top_k = (size_t)read_whole(arg, 0, MOST_TOKENS, state); return 0;
+    case TOP_K: session->top_k = (size_t)language_read_whole(arg, 0, MOST_TOKENS, state); return 0;
     case TOP_P: session->top_p = read_real(arg, 1, state); return 0;
     case MIN_P: session->min_p = read_real(arg, 1, state); return 0;
-    case 's': session->seed = read_whole(arg, 0, INT64_MAX, state); return 0;
-    case CONTEXT: session->context = (size_t)read_whole(arg, 1, MOST_TOKENS, state); return 0;
+    case 's': session->seed = language_read_whole(arg, 0, INT64_MAX, state); return 0;
+    case CONTEXT:
+        session->context = (size_t)language_read_whole(arg, 1, MOST_TOKENS, state);
+        return 0;
     case 't': request->precision = precision_read(arg, state); return 0;
     case 'd': request->device = arg; return 0;
     default: return ARGP_ERR_UNKNOWN;

@@ -5,6 +5,7 @@
 #define KILN_TOOLS_LANGUAGE_H
 
 #include <argp.h>
+#include <jansson.h>
 #include <kiln/kiln.h>
 #include <kiln/lm.h>
 #include <stdbool.h>
@@ -40,5 +41,13 @@ void language_close(struct language *language);
 bool language_complain(const char *command);
 
 double language_now(void); /* seconds */
+
+/* Of an argument; another one is a wrong usage. */
+uint64_t language_read_whole(const char *text, uint64_t least, uint64_t most,
+                             struct argp_state *state);
+
+/* A text as JSON has it: what is no UTF-8, as half a character at the end, becomes U+FFFD. NULL: no
+ * memory. */
+json_t *language_json_text(const char *text, size_t bytes);
 
 #endif

@@ -58,6 +58,16 @@ language_sources = \
 	tools/generate.c \
 	tools/language.c \
 	tools/language.h
+serve_sources = \
+	tools/serve.c \
+	tools/serve.h \
+	tools/serve_answers.c \
+	tools/serve_forms.c \
+	tools/serve_http.c \
+	tools/serve_jobs.c \
+	tools/serve_metrics.c \
+	tools/serve_routes.c \
+	tools/serve_text.c
 if ONNX
 kiln_SOURCES += $(run_sources) $(precision_sources)
 kiln_CPPFLAGS += -DHAVE_ONNX=1
@@ -72,6 +82,11 @@ if LM
 kiln_SOURCES += $(language_sources)
 kiln_CPPFLAGS += -DHAVE_LM=1
 kiln_LDADD += libkiln-lm.la
+if MICROHTTPD
+kiln_SOURCES += $(serve_sources)
+kiln_CPPFLAGS += $(MICROHTTPD_CFLAGS)
+kiln_LDADD += $(MICROHTTPD_LIBS) -lpthread
+endif
 if !ONNX
 kiln_SOURCES += $(precision_sources)
 endif
@@ -99,5 +114,6 @@ dist_man_MANS = \
 	doc/kiln-info.1 \
 	doc/kiln-run.1 \
 	doc/kiln-profile.1 \
+	doc/kiln-serve.1 \
 	doc/kiln-tune.1 \
 	doc/kiln.1

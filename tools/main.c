@@ -32,6 +32,12 @@
 #define WITH_LM(run) NULL, "libkiln-lm (configure --with-lm)"
 #endif
 
+#if defined HAVE_LM && defined HAVE_MICROHTTPD
+#define WITH_HTTP(run) run, NULL
+#else
+#define WITH_HTTP(run) NULL, "libkiln-lm and libmicrohttpd (configure --with-lm --with-microhttpd)"
+#endif
+
 static int help(int argc, char **argv);
 static int version(int argc, char **argv);
 
@@ -51,6 +57,7 @@ static const struct command {
     {"embed", "kiln embed", WITH_TEXT(kiln__tool_embed)},
     {"generate", "kiln generate", WITH_LM(kiln__tool_generate)},
     {"chat", "kiln chat", WITH_LM(kiln__tool_chat)},
+    {"serve", "kiln serve", WITH_HTTP(kiln__tool_serve)},
 };
 
 static const char doc[] =
@@ -60,6 +67,7 @@ static const char doc[] =
     "  embed      lines of text become vectors, through a sentence encoder\n"
     "  generate   have a text go on, by a language model\n"
     "  chat       talk with a language model\n"
+    "  serve      answer over HTTP with language models\n"
     "  info       the OpenCL devices of this machine\n"
     "  cache      the kernel cache: list, prune, clear, export, import, warm\n"
     "  explain    run a program and show what kiln makes of its batches\n"

@@ -15,6 +15,7 @@ int kiln__tool_run_model(int argc, char **argv);
 int kiln__tool_embed(int argc, char **argv);
 int kiln__tool_generate(int argc, char **argv);
 int kiln__tool_chat(int argc, char **argv);
+int kiln__tool_serve(int argc, char **argv);
 
 /* An empty file, open for writing, that a program which is run is to write: `given`, or one in
  * $TMPDIR whose name begins with `prefix`. Its path is absolute (PATH_MAX places), since the

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients of `kiln serve`: serve_client.py URL WHAT [ARGUMENT]. Prints "fine", or fails."""
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+
+ADDRESS = sys.argv[1].split("//")[1].strip()
+KEY = {"Authorization": "Bearer secret"}
+JSON = {"Content-Type": "application/json", **KEY}
+PROMPTS = ["The sun is out, they're going to the river", "In 1984 there were 25 sunny days",
+           "for (int i = 0; i < n; i++)", "Où est le café? " * 12]
+TIMEOUT = 300
+
+
+def ask(method, path, body=None, headers=None):
+    connection = http.client.HTTPConnection(ADDRESS, timeout=TIMEOUT)
+    connection.request(method, path, body, JSON if headers is None else headers)
+    answer = connection.getresponse()
+    data = answer.read()
+    connection.close()
+    return answer.status, data
+
+
+def post(path, **form):
+    status, data = ask("POST", path, json.dumps(form))
+    return status, json.loads(data)
+
+
+def complete(prompt, **form):
+    form = {"model": "tiny", "temperature": 0, "max_tokens": 24, **form}
+    status, answer = post("/v1/completions", prompt=prompt, **form)
+    assert status == 200, answer
+    return answer
+
+
+def text(prompt, **form):
+    return complete(prompt, **form)["choices"][0]["text"]
+
+
+def events(path, **form):
+    status, data = ask("POST", path, json.dumps({"model": "tiny", "stream": True, **form}))
+    assert status == 200, data
+    parts = data.decode().split("\n\n")
+    assert parts[-2:] == ["data: [DONE]", ""], parts
+    assert all(part.startswith("data: ") for part in parts[:-1])
+    return [json.loads(part[6:]) for part in parts[:-2]]
+
+
+def metric(name, labels=""):
+    status, data = ask("GET", "/metrics")
+    assert status == 200
+    return float(re.search(rf"^kiln_serve_{name}\{{model=\"tiny\"{re.escape(labels)}\}} (\S+)$",
+                           data.decode(), re.M).group(1))
+
+
+def until(condition):
+    for _ in range(TIMEOUT * 20):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+# ---- what is there ----
+
+def pages():
+    assert ask("GET", "/health", headers={}) == (200, b'{"status":"ready"}')
+    status, data = ask("GET", "/v1/models")
+    listed = json.loads(data)
+    assert status == 200 and listed["object"] == "list"
+    assert [model["id"] for model in listed["data"]] == ["tiny", "other"]
+    assert text(PROMPTS[0], model="other") == text(PROMPTS[0])
+
+
+def streams():
+    for form in ({"temperature": 0}, {"temperature": 1.5, "seed": 3, "top_p": 0.9}):
+        for prompt in PROMPTS[:2]:
+            parts = events("/v1/completions", prompt=prompt, max_tokens=24,
+                           stream_options={"include_usage": True}, **form)
+            usage = parts.pop()
+            assert usage["choices"] == [] and usage["usage"]["completion_tokens"] == 24
+            choices = [part["choices"][0] for part in parts]
+            assert choices[-1]["finish_reason"] == "length" and len(choices) > 5
+            assert "".join(choice["text"] for choice in choices) == text(prompt, **form)
+
+
+def prompts():
+    answer = complete(PROMPTS[:3], n=2, temperature=1, seed=5)
+    assert [choice["index"] for choice in answer["choices"]] == list(range(6))
+    for i, prompt in enumerate(PROMPTS[:3]):
+        for k in range(2):
+            assert answer["choices"][2 * i + k]["text"] == text(prompt, temperature=1, seed=5 + k)
+    assert answer["usage"]["completion_tokens"] == 6 * 24
+    tokens = [7, 8, 9]
+    assert complete(tokens)["usage"]["prompt_tokens"] == 3
+    assert text([tokens, [10]]) == text(tokens)
+    assert text(PROMPTS[0], temperature=1) != text(PROMPTS[0], temperature=1)
+
+
+def stops():
+    whole = text(PROMPTS[0])
+    found = [part[:3] for part in re.findall("[^\ufffd]+", whole)]  # what are whole characters
+    for stop in (found[0], found[-1], max(found, key=len)):
+        answer = complete(PROMPTS[0], stop=["none of it", stop])["choices"][0]
+        assert answer["text"] == whole[:whole.index(stop)] and answer["finish_reason"] == "stop"
+        parts = events("/v1/completions", prompt=PROMPTS[0], temperature=0, max_tokens=24, stop=stop)
+        assert "".join(part["choices"][0]["text"] for part in parts) == answer["text"]
+
+
+def chats():
+    messages = [{"role": "user", "content": "The sun"}, {"role": "assistant", "content": "is out"},
+                {"role": "user", "content": [{"type": "text", "text": "and the "},
+                                             {"type": "text", "text": "rain?"}]}]
+    form = {"model": "tiny", "messages": messages, "temperature": 0, "max_tokens": 12}
+    status, answer = post("/v1/chat/completions", **form)
+    assert status == 200 and answer["object"] == "chat.completion", answer
+    message = answer["choices"][0]["message"]
+    assert message["role"] == "assistant" and answer["usage"]["completion_tokens"] == 12
+    written = ("<|im_start|>system\nYou are tiny<|im_end|>\n<|im_start|>user\nThe sun<|im_end|>\n"
+               "<|im_start|>assistant\nis out<|im_end|>\n<|im_start|>user\nand the rain?<|im_end|>\n"
+               "<|im_start|>assistant\n")
+    assert text(written, max_tokens=12) != message["content"]  # there it is text, no control tokens
+    parts = [part["choices"][0] for part in events("/v1/chat/completions", **form)]
+    assert parts[0]["delta"]["role"] == "assistant" and parts[-1]["delta"] == {}
+    assert "".join(part["delta"].get("content", "") for part in parts) == message["content"]
+
+
+# ---- many, wrong, gone ----
+
+def together():
+    forms = [{"prompt": PROMPTS[i % 4], "seed": i, "temperature": 1.2 if i % 3 == 1 else 0,
+              "max_tokens": 10 + 3 * i} for i in range(16)]
+    alone = [text(**form) for form in forms]
+    for _ in range(2):
+        got = [None] * 16
+
+        def client(i):
+            got[i] = text(**forms[i])
+        threads = [threading.Thread(target=client, args=(i,)) for i in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert got == alone, [(a, b) for a, b in zip(got, alone) if a != b]
+
+
+def expect(wanted, answer, code=None, part=""):
+    status, error = answer[0], json.loads(answer[1])["error"]
+    assert status == wanted and error["code"] == code and part in error["message"], answer
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] == ("server_error" if wanted >= 500 else
+                             "rate_limit_error" if wanted == 429 else "invalid_request_error")
+
+
+def wrong():
+    path = "/v1/completions"
+    for headers in ({}, {"Authorization": "Bearer secre"}, {"Authorization": "secret"},
+                    {"Authorization": "Bearer Secret"}):
+        expect(401, ask("GET", "/v1/models", headers=headers), "invalid_api_key")
+        expect(401, ask("POST", path, "{}", headers), "invalid_api_key")
+    expect(404, ask("GET", "/v1/nothing"), "unknown_url", "there is no GET /v1/nothing")
+    expect(405, ask("GET", path), "method_not_allowed", "takes POST alone")
+    expect(415, ask("POST", path, "{}", KEY), None, "Content-Type")
+    for body in ("", "{", "nul", "[1]", '{"prompt": "\ud800"}', b"\xff", "[" * 5000, '{"a": 1e999}'):
+        body = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
+        expect(400, ask("POST", path, body), None, "the body is no JSON")
+    rows = [({}, "prompt: it is missing"), ({"prompt": 7}, "prompt: it is no text"),
+            ({"prompt": []}, "empty list"), ({"prompt": [[]]}, "no tokens to go on from"),
+            ({"prompt": [1, "x"]}, "token 1 is -1"), ({"prompt": [400]}, "token 0 is 400"),
+            ({"prompt": "x", "max_tokens": 0}, "max_tokens: it is no whole number"),
+            ({"prompt": "x", "temperature": -1}, "temperature: it is no number"),
+            ({"prompt": "x", "top_p": "1"}, "top_p: it is no number"),
+            ({"prompt": "x", "n": 65}, "n: it is no whole number"),
+            ({"prompt": ["x"] * 10, "n": 10}, "more than 64 answers"),
+            ({"prompt": ["x"] * 65}, "more than 64"), ({"prompt": "x", "stop": [""]}, "stop: "),
+            ({"prompt": "x", "stop": ["a"] * 17}, "more than 16"),
+            ({"prompt": "x", "stream": 1}, "neither true nor false"),
+            ({"prompt": "x", "logprobs": 2}, "logprobs: this server does not have it"),
+            ({"prompt": "x", "echo": True}, "echo: "), ({"prompt": "x", "model": 3}, "model: "),
+            ({"prompt": "x", "response_format": {"type": "json_object"}}, "response_format: "),
+            ({"prompt": "x", "tools": [{}]}, "tools: this server does not have it")]
+    for form, part in rows:
+        expect(400, ask("POST", path, json.dumps({"model": "tiny", **form})), None, part)
+    for messages in (None, [], "x", [{}], [{"role": "user"}], [{"role": "user", "content": 1}],
+                     [{"role": "user", "content": [{"type": "image_url"}]}]):
+        expect(400, ask("POST", "/v1/chat/completions",
+                        json.dumps({"model": "tiny", "messages": messages})), None, "messages: ")
+    expect(404, ask("POST", path, '{"model": "gpt-4", "prompt": "x"}'), "model_not_found")
+    expect(400, ask("POST", path, json.dumps({"model": "tiny", "prompt": [5] * 600})),
+           "context_length_exceeded", "600 tokens leave no room")
+    expect(413, ask("POST", path, " " * 20001), "body_too_large")
+    expect(413, ask("POST", path, iter([b" " * 15000] * 4)), "body_too_large")  # in chunks
+    form = {"model": "tiny", "prompt": "x", "temperature": 0, "presence_penalty": 0, "tools": [],
+            "logit_bias": {}, "logprobs": None, "user": "me", "response_format": {"type": "text"}}
+    assert post(path, **form)[0] == 200  # what changes nothing
+
+
+def busy():
+    refused = metric("refused_total")
+    expect(429, ask("POST", "/v1/completions", json.dumps(
+        {"model": "tiny", "prompt": "x", "n": 64, "max_tokens": 500})), "rate_limit_exceeded")
+    assert metric("refused_total") == refused + 1
+    until(lambda: metric("running") + metric("queued") == 0)
+
+
+def begin(**form):
+    """A connection that has asked, and reads nothing."""
+    body = json.dumps({"model": "tiny", "temperature": 0, "prompt": PROMPTS[0], **form})
+    connection = socket.create_connection(ADDRESS.split(":"), TIMEOUT)
+    connection.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                       f"Authorization: Bearer secret\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+    return connection
+
+
+def broken():
+    before = metric("ended_total", ',how="cancelled"')
+    for stream in (False, True):
+        connections = [begin(stream=stream, max_tokens=580, ignore=i) for i in range(6)]
+        until(lambda: metric("running") == 4)
+        for connection in connections:
+            connection.close()
+        until(lambda: metric("running") + metric("queued") == 0)
+    half = begin(max_tokens=5)  # a part of a request, and one that is broken off
+    half.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Le")
+    half.close()
+    for junk in (b"\x16\x03\x01\x02\x00\x01", b"GET\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\n" + b"a: b\r\n" * 9000):
+        connection = socket.create_connection(ADDRESS.split(":"), TIMEOUT)
+        try:
+            connection.sendall(junk)
+        except OSError:
+            pass
+        connection.close()
+    assert metric("ended_total", ',how="cancelled"') >= before + 10
+    assert text(PROMPTS[1]) == text(PROMPTS[1])
+
+
+def slow():
+    connections = [begin(stream=True, max_tokens=300) for _ in range(8)]
+    wanted = text(PROMPTS[2])
+    assert text(PROMPTS[2]) == wanted
+    until(lambda: metric("running") + metric("queued") == 0)  # texts are made, whoever reads them
+    for connection in connections:
+        data = b""
+        while b"[DONE]" not in data:
+            part = connection.recv(1 << 16)
+            assert part
+            data += part
+        assert data.count(b'"finish_reason":"') == 1
+        connection.close()
+
+
+def openai():
+    try:
+        import openai as package
+    except ImportError:
+        print("no package openai")
+        return
+    client = package.OpenAI(base_url=f"http://{ADDRESS}/v1", api_key="secret", max_retries=0)
+    assert [model.id for model in client.models.list()] == ["tiny", "other"]
+    answer = client.completions.create(model="tiny", prompt=PROMPTS[0], max_tokens=24, temperature=0)
+    assert answer.choices[0].text == text(PROMPTS[0])
+    messages = [{"role": "user", "content": "The sun"}]
+    form = {"model": "tiny", "messages": messages, "max_tokens": 12, "temperature": 0}
+    whole = client.chat.completions.create(**form)
+    parts = client.chat.completions.create(stream=True, stream_options={"include_usage": True}, **form)
+    parts = list(parts)
+    assert "".join(part.choices[0].delta.content or "" for part in parts if part.choices) == \
+        whole.choices[0].message.content
+    assert parts[-1].usage == whole.usage
+    for error, form in ((package.NotFoundError, {"model": "none", "prompt": "x"}),
+                        (package.BadRequestError, {"model": "tiny", "prompt": []})):
+        try:
+            client.completions.create(**form)
+            raise AssertionError("it was answered")
+        except error as problem:
+            assert problem.body["message"]
+    try:
+        package.OpenAI(base_url=f"http://{ADDRESS}/v1", api_key="x", max_retries=0).models.list()
+        raise AssertionError("it was answered")
+    except package.AuthenticationError:
+        pass
+
+
+def metrics():
+    status, data = ask("GET", "/metrics")
+    assert status == 200
+    line = re.compile(r'[a-z_]+(\{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*\})? [0-9.e+-]+')
+    described, seen = {}, set()
+    for row in data.decode().splitlines():
+        if row.startswith("# TYPE "):
+            described[row.split()[2]] = row.split()[3]
+        elif not row.startswith("#"):
+            assert line.fullmatch(row), row
+            name = row.split("{")[0].split(" ")[0]
+            assert re.sub("_(sum|count)$", "", name) in described or name in described, row
+            assert row.rsplit(" ", 1)[0] not in seen, row
+            seen.add(row.rsplit(" ", 1)[0])
+    assert metric("tokens_total") > 1000 and metric("failed_steps_total") == 0
+    assert metric("requests_total") == sum(metric("ended_total", f',how="{how}"') for how in
+                                           ("completed", "failed", "cancelled", "timed_out"))
+
+
+def drain():
+    form = {"prompt": PROMPTS[0], "max_tokens": 580, "n": 4}
+    wanted, got = complete(**form)["choices"], []
+    client = threading.Thread(target=lambda: got.append(complete(**form)["choices"]))
+    steps = metric("steps_total")
+    client.start()
+    until(lambda: metric("steps_total") > steps)
+    os.kill(int(sys.argv[3]), signal.SIGTERM)
+    until(lambda: ask("GET", "/health", headers={}) == (503, b'{"status":"draining"}'))
+    expect(503, ask("POST", "/v1/completions", '{"model": "tiny", "prompt": "x"}'), "draining")
+    client.join()
+    assert got == [wanted]
+
+
+globals()[sys.argv[2]]()
+print("fine")

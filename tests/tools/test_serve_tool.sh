@@ -1,0 +1,77 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `kiln serve` with the tiny model of tests/lm: arguments, and what clients get (serve_client.py), who are
+# many, slow, wrong or gone. The program under test is $KILN, else ./kiln; $PYTHON is the interpreter,
+# else python3.
+kiln=${KILN:-./kiln}
+source=${srcdir:-.}
+model=$source/tests/lm/tiny.gguf
+. "$source/tests/shell-tests"
+
+run() {
+    "$kiln" serve "$@"
+}
+
+if "$kiln" serve --help 2>&1 | grep -q 'built without'; then
+    check "a build without it says so" 1 'built without libkiln-lm and libmicrohttpd' "$model"
+    finish
+    exit
+fi
+check "help" 0 '^Usage: kiln serve ' --help
+check "no model" 2 'MODEL is missing'
+check "a port that is none" 2 '"70000" is no whole number from 0 to 65535' -p 70000 x
+check "one slot" 2 '"1" is no whole number from 2 to 64' --slots 1 x
+if ! "$kiln" info >/dev/null 2>&1; then
+    finish
+    exit
+fi
+check "a file that is not there" 1 'nowhere.gguf: No such file' nowhere.gguf
+check "two models of a name" 1 'two models are called tiny' "$model" "tiny=$model"
+check "a host that is none" 1 'localhost is no address' --host localhost "$model"
+check "a memory that is too small" 1 'options->memory_limit is 1048576' --memory-limit 1 --context 4000 "$model"
+
+python=${PYTHON:-python3}
+if ! "$python" -c 'import http.client' 2>/dev/null; then
+    number=$((number + 1))
+    echo "ok $number - clients # SKIP no Python"
+    finish
+    exit
+fi
+
+KILN_API_KEY=secret "$kiln" serve --port 0 --slots 4 --queue 20 --context 600 --max-body 20000 --drain 600 "$model" \
+    "other=$model" >"$folder/where" 2>"$folder/log" &
+server=$!
+trap 'kill "$server" 2>/dev/null; rm -rf "$folder"' EXIT
+waited=0
+while ! [ -s "$folder/where" ] && kill -0 "$server" 2>/dev/null && [ "$waited" -lt 600 ]; do
+    sleep 0.1
+    waited=$((waited + 1))
+done
+
+run() {
+    "$python" -B "$source/tests/tools/serve_client.py" "$(cat "$folder/where")" "$@"
+}
+
+check "models, health" 0 '^fine$' pages
+check "a stream is the whole answer" 0 '^fine$' streams
+check "prompts of tokens, several, several answers" 0 '^fine$' prompts
+check "texts that stop" 0 '^fine$' stops
+check "conversations" 0 '^fine$' chats
+check "16 clients at once get what they get alone" 0 '^fine$' together
+check "wrong requests" 0 '^fine$' wrong
+check "more than may wait" 0 '^fine$' busy
+check "broken connections" 0 '^fine$' broken
+check "slow readers" 0 '^fine$' slow
+check "the package openai" 0 '^fine$\|^no package' openai
+check "metrics" 0 '^fine$' metrics
+check "SIGTERM: answers are finished, others refused" 0 '^fine$' drain "$server"
+run() {
+    wait "$server" && echo fine
+}
+check "a clean end" 0 '^fine$'
+run() {
+    cat "$folder/log"
+}
+check "what is said" 0 '^kiln serve: ends as soon as [1-9][0-9]* requests are answered$'
+
+finish

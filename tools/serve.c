@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `kiln serve`: language models answer over HTTP, as OpenAI's clients ask. */
+#define _GNU_SOURCE
+#include "serve.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "language.h"
+#include "suggest.h"
+#include "tool.h"
+
+enum {
+    USUAL_PORT = 8080,
+    USUAL_BODY = 1 << 20,
+    USUAL_CONNECTIONS = 256,
+    USUAL_DRAIN = 30, /* seconds */
+    MOST_MODELS = 16,
+    LATEST_MS = 2000 /* for answers to be sent, once their texts are cut off */
+};
+
+static const char command[] = "kiln serve";
+
+struct serve_request {
+    const char *models[MOST_MODELS], *host, *device;
+    size_t count;
+    struct precision precision;
+    kiln_lm_batcher_options batcher;
+    unsigned port, connections;
+    unsigned drain; /* seconds */
+    struct server server;
+};
+
+/* ---- models ---- */
+
+static bool complain(const char *sentence, const char *what)
+{
+    fprintf(stderr, "%s: %s%s\n", command, sentence, what);
+    return false;
+}
+
+/* Of "NAME=FILE" the name, else the file's without its folder and ending. */
+static char *name_of(const char *argument, const char **path)
+{
+    const char *equals = strchr(argument, '='), *slash = strchr(argument, '/');
+    *path = argument;
+    if (equals && equals > argument && (!slash || equals < slash)) {
+        *path = equals + 1;
+        return strndup(argument, (size_t)(equals - argument));
+    }
+    slash = strrchr(argument, '/');
+    const char *base = slash ? slash + 1 : argument, *dot = strrchr(base, '.');
+    return dot && dot > base ? strndup(base, (size_t)(dot - base)) : strdup(base);
+}
+
+static bool open_model(const struct serve_request *request, const char *argument,
+                       struct server *server)
+{
+    struct served *model = &server->models[server->count];
+    kiln_lm_options options;
+    const char *path;
+    kiln_lm_options_init(&options);
+    options.weights = request->precision.weights;
+    model->name = name_of(argument, &path);
+    if (!model->name)
+        return complain("no memory", "");
+    server->count++;
+    for (size_t i = 0; i + 1 < server->count; i++)
+        if (!strcmp(server->models[i].name, model->name))
+            return complain("two models are called ", model->name);
+    if (kiln_lm_load(server->context, path, &options, &model->lm) ||
+        kiln_lm_get_info(model->lm, &model->info) ||
+        kiln_lm_batcher_create(model->lm, &request->batcher, &model->batcher))
+        return language_complain(command);
+    return serve_jobs_start(model) || complain("no thread could be made", "");
+}
+
+static bool open_models(struct serve_request *request)
+{
+    struct server *server = &request->server;
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.device = request->device;
+    options.precision = request->precision.products;
+    server->models = calloc(request->count, sizeof *server->models);
+    if (!server->models)
+        return complain("no memory", "");
+    if (kiln_context_create(&options, &server->context))
+        return language_complain(command);
+    for (size_t i = 0; i < request->count; i++)
+        if (!open_model(request, request->models[i], server))
+            return false;
+    return true;
+}
+
+static void close_models(struct server *server)
+{
+    for (size_t i = 0; i < server->count; i++) {
+        struct served *model = &server->models[i];
+        serve_jobs_stop(model);
+        kiln_lm_batcher_release(model->batcher);
+        kiln_lm_release(model->lm);
+        free(model->name);
+    }
+    free(server->models);
+    kiln_context_release(server->context);
+}
+
+/* ---- until a signal ends it ---- */
+
+static void block_signals(sigset_t *ending)
+{
+    sigemptyset(ending);
+    sigaddset(ending, SIGTERM);
+    sigaddset(ending, SIGINT);
+    pthread_sigmask(SIG_BLOCK, ending, NULL); /* threads that are made later have it so, too */
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* False: there are requests still, after so many milliseconds or another signal. */
+static bool wait_for_answers(const struct server *server, const sigset_t *ending, unsigned ms)
+{
+    enum { STEP_MS = 10 };
+    const struct timespec step = {0, STEP_MS * 1000000};
+    for (unsigned waited = 0; atomic_load(&server->open); waited += STEP_MS)
+        if (waited >= ms || sigtimedwait(ending, NULL, &step) > 0)
+            return false;
+    return true;
+}
+
+/* Answers that have begun are finished; those that take too long are cut off. */
+static void drain(const struct serve_request *request, const sigset_t *ending)
+{
+    const struct server *server = &request->server;
+    fprintf(stderr, "%s: ends as soon as %zu requests are answered\n", command,
+            atomic_load(&server->open));
+    if (wait_for_answers(server, ending, 1000 * request->drain))
+        return;
+    for (size_t i = 0; i < server->count; i++)
+        serve_jobs_cancel(&server->models[i]);
+    wait_for_answers(server, ending, LATEST_MS);
+}
+
+static bool is_loopback(const char *host)
+{
+    return !strncmp(host, "127.", 4) || !strcmp(host, "::1");
+}
+
+static bool serve(struct serve_request *request)
+{
+    struct server *server = &request->server;
+    sigset_t ending;
+    int signal_number;
+    block_signals(&ending);
+    if (!open_models(request))
+        return false;
+    server->began = time(NULL);
+    struct serve_http *http =
+        serve_http_start(server, request->host, &request->port, request->connections);
+    if (!http)
+        return false;
+    if (!is_loopback(request->host) && !server->api_key)
+        complain("anybody who reaches this machine may ask; --api-key has a secret for it", "");
+    printf(strchr(request->host, ':') ? "http://[%s]:%u\n" : "http://%s:%u\n", request->host,
+           request->port);
+    fflush(stdout);
+    sigwait(&ending, &signal_number);
+    atomic_store(&server->draining, true);
+    drain(request, &ending);
+    /* No connection may wait for a thread when the daemon ends. */
+    for (size_t i = 0; i < server->count; i++)
+        serve_jobs_stop(&server->models[i]);
+    serve_http_stop(http);
+    return true;
+}
+
+/* ---- arguments ---- */
+
+enum {
+    HOST = 256,
+    API_KEY,
+    SLOTS,
+    CONTEXT,
+    QUEUE,
+    MEMORY,
+    BODY,
+    CONNECTIONS,
+    DRAIN,
+};
+
+static const struct argp_option options[] = {
+    {"port", 'p', "NUMBER", 0, "Listen there; 8080; 0: at any that is free", 0},
+    {"host", HOST, "ADDRESS", 0, "Listen at this address; 127.0.0.1, for this machine alone", 0},
+    {"api-key", API_KEY, "KEY", 0,
+     "Answer those alone that send it (Authorization: Bearer KEY); else $KILN_API_KEY", 0},
+    {"slots", SLOTS, "TEXTS", 0, "Most texts at once; 8", 0},
+    {"context", CONTEXT, "TOKENS", 0, "Most tokens of a text", 0},
+    {"queue", QUEUE, "TEXTS", 0, "Most texts that wait; 128", 0},
+    {"max-tokens", 'n', "TOKENS", 0, "Most tokens of an answer; else as the context has room", 0},
+    {"memory-limit", MEMORY, "MIB", 0, "Most device memory for keys and values of each model", 0},
+    {"max-body", BODY, "BYTES", 0, "Largest request; 1048576", 0},
+    {"max-connections", CONNECTIONS, "NUMBER", 0, "Most connections at once; 256", 0},
+    {"drain", DRAIN, "SECONDS", 0, "How long answers may take after SIGTERM; 30", 0},
+    {"precision", 't', "TYPE", 0, PRECISION_HELP, 0},
+    {"device", 'd', "CHOICE", 0, "This device: number, type, or part of a name", 0},
+    {0},
+};
+
+static void add_model(struct serve_request *request, const char *argument, struct argp_state *state)
+{
+    if (request->count == MOST_MODELS)
+        argp_error(state, "more than %d models", MOST_MODELS);
+    request->models[request->count++] = argument;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    enum { MOST_TOKENS = 1 << 24, MOST_BYTES = 1 << 30 };
+    struct serve_request *request = state->input;
+    kiln_lm_batcher_options *batcher = &request->batcher;
+    struct server *server = &request->server;
+    switch (key) {
+    case 'p': request->port = (unsigned)language_read_whole(arg, 0, 65535, state); return 0;
+    case HOST: request->host = arg; return 0;
+    case API_KEY: server->api_key = arg; return 0;
+    case SLOTS: batcher->slots = (size_t)language_read_whole(arg, 2, 64, state); return 0;
+    case CONTEXT:
+        batcher->context = (size_t)language_read_whole(arg, 2, MOST_TOKENS, state);
+        return 0;
+    case QUEUE: batcher->max_queue = (size_t)language_read_whole(arg, 1, 1 << 20, state); return 0;
+    case 'n':
+        server->most_tokens = (size_t)language_read_whole(arg, 1, MOST_TOKENS, state);
+        return 0;
+    case MEMORY:
+        batcher->memory_limit = language_read_whole(arg, 1, 1 << 24, state) << 20;
+        return 0;
+    case BODY: server->most_body = (size_t)language_read_whole(arg, 1, MOST_BYTES, state); return 0;
+    case CONNECTIONS:
+        request->connections = (unsigned)language_read_whole(arg, 1, 1 << 20, state);
+        return 0;
+    case DRAIN: request->drain = (unsigned)language_read_whole(arg, 0, 86400, state); return 0;
+    case 't': request->precision = precision_read(arg, state); return 0;
+    case 'd': request->device = arg; return 0;
+    case ARGP_KEY_ARG: add_model(request, arg, state); return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "MODEL is missing"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int kiln__tool_serve(int argc, char **argv)
+{
+    static const char doc[] =
+        "Answer over HTTP with language models, as OpenAI's clients ask: /v1/completions, "
+        "/v1/chat/completions, /v1/models, /health, and /metrics for Prometheus. MODEL is a GGUF "
+        "file, called by its name without its ending; NAME=FILE calls it otherwise. Where it "
+        "listens "
+        "is printed. SIGTERM ends it, once what was asked is answered.";
+    struct argp argp = {.options = options, .parser = parse, .args_doc = "MODEL...", .doc = doc};
+    struct serve_request request = {
+        .host = "127.0.0.1",
+        .port = USUAL_PORT,
+        .connections = USUAL_CONNECTIONS,
+        .drain = USUAL_DRAIN,
+        .server = {.most_body = USUAL_BODY, .api_key = getenv("KILN_API_KEY")}};
+    kiln_lm_batcher_options_init(&request.batcher);
+    kiln__tool_parse(&argp, argc, argv, 0, &request);
+    if (request.server.api_key && !*request.server.api_key)
+        request.server.api_key = NULL;
+    const bool fine = serve(&request);
+    close_models(&request.server);
+    return fine ? EXIT_SUCCESS : EXIT_FAILURE;
+}

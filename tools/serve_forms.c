@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What OpenAI's clients ask for, from JSON. What is there and would change the answer, but is not
+ * known, is refused. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "serve.h"
+
+enum { USUAL_TOKENS = 16 }; /* of a text that goes on; as OpenAI has it */
+
+/* A form in the making. */
+struct reading {
+    struct serve_form *form;
+    json_t *body;
+    struct serve_problem *problem;
+};
+
+static bool refuse(struct reading *r, const char *param, const char *what)
+{
+    return serve_refuse(r->problem, 400, NULL, param, "%s: %s", param, what);
+}
+
+/* ---- numbers and truth values; null is none ---- */
+
+static json_t *member(struct reading *r, const char *name)
+{
+    json_t *value = json_object_get(r->body, name);
+    return json_is_null(value) ? NULL : value;
+}
+
+static bool read_bool(struct reading *r, const char *name, bool *value)
+{
+    json_t *found = member(r, name);
+    if (found && !json_is_boolean(found))
+        return refuse(r, name, "it is neither true nor false");
+    *value = json_is_true(found);
+    return true;
+}
+
+static bool read_whole(struct reading *r, const char *name, json_int_t least, json_int_t most,
+                       json_int_t *value)
+{
+    json_t *found = member(r, name);
+    if (!found)
+        return true;
+    *value = json_integer_value(found);
+    if (json_is_integer(found) && *value >= least && *value <= most)
+        return true;
+    return serve_refuse(r->problem, 400, NULL, name, "%s: it is no whole number from %lld to %lld",
+                        name, (long long)least, (long long)most);
+}
+
+static bool read_number(struct reading *r, const char *name, double most, double *value)
+{
+    json_t *found = member(r, name);
+    if (!found)
+        return true;
+    *value = json_number_value(found);
+    if (json_is_number(found) && *value >= 0 && *value <= most)
+        return true;
+    return serve_refuse(r->problem, 400, NULL, name, "%s: it is no number from 0 to %g", name,
+                        most);
+}
+
+/* ---- how texts go on ---- */
+
+static uint64_t random_seed(void)
+{
+    uint64_t seed = 0;
+    return getrandom(&seed, sizeof seed, 0) == sizeof seed ? seed : (uint64_t)(uintptr_t)&seed;
+}
+
+static bool read_sampling(struct reading *r)
+{
+    kiln_lm_request_options *options = &r->form->options;
+    json_int_t top_k = 0, seed = 0;
+    options->temperature = options->top_p = 1;
+    const bool fine = read_number(r, "temperature", 1000, &options->temperature) &&
+                      read_number(r, "top_p", 1, &options->top_p) &&
+                      read_number(r, "min_p", 1, &options->min_p) &&
+                      read_whole(r, "top_k", -1, INT32_MAX, &top_k) &&
+                      read_whole(r, "seed", INT64_MIN, INT64_MAX, &seed);
+    options->top_k = top_k > 0 ? (size_t)top_k : 0;
+    options->seed = member(r, "seed") ? (uint64_t)seed : random_seed();
+    return fine;
+}
+
+static bool read_tokens(struct reading *r)
+{
+    const struct server *server = r->form->server;
+    const json_int_t limit = server->most_tokens ? (json_int_t)server->most_tokens : INT32_MAX;
+    json_int_t most = r->form->chat ? 0 : USUAL_TOKENS;
+    if (!read_whole(r, "max_tokens", 1, INT32_MAX, &most) ||
+        !read_whole(r, "max_completion_tokens", 1, INT32_MAX, &most))
+        return false;
+    r->form->options.max_tokens = (size_t)(most && most < limit  ? most
+                                           : server->most_tokens ? limit
+                                                                 : most);
+    return true;
+}
+
+static bool add_stop(struct reading *r, json_t *stop)
+{
+    struct serve_form *form = r->form;
+    if (!json_is_string(stop) || !json_string_length(stop))
+        return refuse(r, "stop", "it is neither a text nor a list of such, or one is empty");
+    if (form->stop_count == SERVE_MOST_STOPS)
+        return refuse(r, "stop", "there are more than 16");
+    char *copy = strdup(json_string_value(stop));
+    if (!copy)
+        return serve_refuse(r->problem, 500, NULL, NULL, "no memory");
+    form->stops[form->stop_count++] = copy;
+    return true;
+}
+
+static bool read_stops(struct reading *r)
+{
+    json_t *stop = member(r, "stop"), *each;
+    size_t i;
+    if (!stop)
+        return true;
+    if (!json_is_array(stop))
+        return add_stop(r, stop);
+    json_array_foreach(stop, i, each)
+    {
+        if (!add_stop(r, each))
+            return false;
+    }
+    return true;
+}
+
+/* What would change the answer: absent, or with the value that changes nothing. */
+static bool refuse_others(struct reading *r)
+{
+    static const char *const zeros[] = {"presence_penalty", "frequency_penalty", "logprobs",
+                                        "top_logprobs"};
+    static const char *const none[] = {"logit_bias", "tools",   "functions",  "suffix",
+                                       "audio",      "grammar", "json_schema"};
+    for (size_t i = 0; i < sizeof zeros / sizeof *zeros; i++) {
+        json_t *value = member(r, zeros[i]);
+        if (value && !json_is_false(value) &&
+            !(json_is_number(value) && json_number_value(value) == 0))
+            return refuse(r, zeros[i], "this server does not have it");
+    }
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        json_t *value = member(r, none[i]);
+        if (value && (json_is_string(value)  ? json_string_length(value)
+                      : json_is_array(value) ? json_array_size(value)
+                                             : json_object_size(value) || !json_is_object(value)))
+            return refuse(r, none[i], "this server does not have it");
+    }
+    bool echo = false;
+    json_int_t best = 1;
+    json_t *format = member(r, "response_format");
+    if (format && strcmp(json_string_value(json_object_get(format, "type"))
+                             ? json_string_value(json_object_get(format, "type"))
+                             : "",
+                         "text") != 0)
+        return refuse(r, "response_format", "this server has \"text\" alone");
+    if (!read_bool(r, "echo", &echo) || !read_whole(r, "best_of", 1, SERVE_MOST_CHOICES, &best))
+        return false;
+    if (echo || best > (json_int_t)r->form->each)
+        return refuse(r, echo ? "echo" : "best_of", "this server does not have it");
+    return true;
+}
+
+/* ---- prompts ---- */
+
+static bool add_prompt(struct reading *r, const int32_t *tokens, size_t count)
+{
+    struct serve_form *form = r->form;
+    int32_t *copy = malloc((count + 1) * sizeof *copy);
+    if (!copy)
+        return serve_refuse(r->problem, 500, NULL, NULL, "no memory");
+    memcpy(copy, tokens, count * sizeof *copy);
+    form->prompts[form->prompt_count++] = (struct serve_prompt){copy, count};
+    return count || refuse(r, "prompt", "it has no tokens to go on from");
+}
+
+static bool add_text(struct reading *r, json_t *text)
+{
+    int32_t *tokens;
+    size_t count;
+    const kiln_status status =
+        kiln_lm_tokenize(r->form->model->lm, json_string_value(text), json_string_length(text),
+                         KILN_LM_BEGIN, &tokens, &count);
+    const bool fine = status ? serve_refuse_kiln(r->problem, status) : add_prompt(r, tokens, count);
+    kiln_free(tokens);
+    return fine;
+}
+
+static bool add_numbers(struct reading *r, json_t *numbers)
+{
+    const size_t count = json_array_size(numbers);
+    int32_t *tokens = malloc((count + 1) * sizeof *tokens);
+    json_t *number;
+    size_t i;
+    if (!tokens)
+        return serve_refuse(r->problem, 500, NULL, NULL, "no memory");
+    json_array_foreach(numbers, i, number)
+    {
+        const json_int_t value = json_integer_value(number);
+        const bool fits = json_is_integer(number) && value >= 0 && value < INT32_MAX;
+        tokens[i] = fits ? (int32_t)value : -1; /* which is no token */
+    }
+    const bool fine = add_prompt(r, tokens, count);
+    free(tokens);
+    return fine;
+}
+
+/* A text, or tokens. */
+static bool add_one(struct reading *r, json_t *prompt)
+{
+    if (r->form->prompt_count == SERVE_MOST_CHOICES)
+        return refuse(r, "prompt", "there are more than 64");
+    if (json_is_string(prompt))
+        return add_text(r, prompt);
+    if (json_is_array(prompt))
+        return add_numbers(r, prompt);
+    return refuse(r, "prompt", "it is no text, list of tokens, or list of such");
+}
+
+static bool read_prompts(struct reading *r)
+{
+    json_t *prompt = member(r, "prompt"), *each;
+    size_t i;
+    if (!prompt)
+        return refuse(r, "prompt", "it is missing");
+    if (!json_is_array(prompt) || json_is_integer(json_array_get(prompt, 0)))
+        return add_one(r, prompt);
+    json_array_foreach(prompt, i, each)
+    {
+        if (!add_one(r, each))
+            return false;
+    }
+    return r->form->prompt_count || refuse(r, "prompt", "it is an empty list");
+}
+
+/* ---- conversations ---- */
+
+/* A text, or the texts of a list of parts, put together. */
+static bool read_content(struct reading *r, json_t *content, struct serve_text *text)
+{
+    json_t *part;
+    size_t i;
+    if (json_is_string(content))
+        serve_text_add(text, json_string_value(content), json_string_length(content));
+    else if (!json_is_array(content))
+        return refuse(r, "messages", "a content is neither a text nor a list of parts");
+    json_array_foreach(content, i, part)
+    {
+        json_t *said = json_object_get(part, "text");
+        if (!json_is_string(said))
+            return refuse(r, "messages", "a part of a content is no text");
+        serve_text_add(text, json_string_value(said), json_string_length(said));
+    }
+    serve_text_add(text, "", 1);
+    return !text->failed || serve_refuse(r->problem, 500, NULL, NULL, "no memory");
+}
+
+static bool tokenize_messages(struct reading *r, const kiln_lm_message *messages, size_t count)
+{
+    int32_t *tokens;
+    size_t token_count;
+    const kiln_status status =
+        kiln_lm_chat_tokens(r->form->model->lm, messages, count, NULL, &tokens, &token_count);
+    if (status) {
+        serve_refuse_kiln(r->problem, status);
+        strcpy(r->problem->param, "messages");
+        return false;
+    }
+    const bool fine = add_prompt(r, tokens, token_count);
+    kiln_free(tokens);
+    return fine;
+}
+
+static bool read_messages(struct reading *r)
+{
+    json_t *list = member(r, "messages"), *each;
+    const size_t count = json_array_size(list);
+    size_t i;
+    if (!count)
+        return refuse(r, "messages", "it is missing, no list, or empty");
+    kiln_lm_message *messages = calloc(count, sizeof *messages);
+    struct serve_text *texts = calloc(count, sizeof *texts);
+    bool fine = (messages && texts) || serve_refuse(r->problem, 500, NULL, NULL, "no memory");
+    json_array_foreach(list, i, each)
+    {
+        json_t *role = json_object_get(each, "role");
+        if (fine && !json_is_string(role))
+            fine = refuse(r, "messages", "a message has no role");
+        fine = fine && read_content(r, json_object_get(each, "content"), &texts[i]);
+        if (fine)
+            messages[i] = (kiln_lm_message){json_string_value(role), texts[i].bytes};
+    }
+    fine = fine && tokenize_messages(r, messages, count);
+    for (i = 0; texts && i < count; i++)
+        free(texts[i].bytes);
+    free(texts);
+    free(messages);
+    return fine;
+}
+
+/* ---- all ---- */
+
+static bool find_model(struct reading *r)
+{
+    const struct server *server = r->form->server;
+    json_t *name = member(r, "model");
+    if (name && !json_is_string(name))
+        return refuse(r, "model", "it is no text");
+    for (size_t i = 0; i < server->count; i++)
+        if (name ? !strcmp(server->models[i].name, json_string_value(name)) : server->count == 1)
+            r->form->model = &server->models[i];
+    return r->form->model || serve_refuse(r->problem, 404, "model_not_found", "model",
+                                          "there is no model \"%.200s\"; GET /v1/models lists them",
+                                          name ? json_string_value(name) : "");
+}
+
+static bool read_stream(struct reading *r)
+{
+    json_t *options = member(r, "stream_options");
+    if (!read_bool(r, "stream", &r->form->stream))
+        return false;
+    if (options && !json_is_object(options))
+        return refuse(r, "stream_options", "it is no object");
+    r->form->usage = json_is_true(json_object_get(options, "include_usage"));
+    return true;
+}
+
+static bool read_each(struct reading *r)
+{
+    json_int_t each = 1;
+    if (!read_whole(r, "n", 1, SERVE_MOST_CHOICES, &each))
+        return false;
+    r->form->each = (size_t)each;
+    return true;
+}
+
+static bool read_form(struct reading *r)
+{
+    return find_model(r) && read_each(r) && read_stream(r) && read_sampling(r) && read_tokens(r) &&
+           read_stops(r) && refuse_others(r) &&
+           (r->form->chat ? read_messages(r) : read_prompts(r)) &&
+           (r->form->prompt_count * r->form->each <= SERVE_MOST_CHOICES ||
+            refuse(r, "n", "there are more than 64 answers"));
+}
+
+bool serve_form_read(const struct server *server, bool chat, const char *body, size_t bytes,
+                     struct serve_form *form, struct serve_problem *problem)
+{
+    json_error_t error;
+    *form = (struct serve_form){.server = server, .chat = chat};
+    kiln_lm_request_options_init(&form->options);
+    json_t *json = json_loadb(body ? body : "", bytes, 0, &error);
+    struct reading reading = {form, json, problem};
+    const bool fine =
+        !json ? serve_refuse(problem, 400, NULL, NULL, "the body is no JSON: %s (byte %d)",
+                             error.text, error.position)
+        : !json_is_object(json)
+            ? serve_refuse(problem, 400, NULL, NULL, "the body is no JSON object")
+            : read_form(&reading);
+    json_decref(json);
+    return fine;
+}
+
+void serve_form_free(struct serve_form *form)
+{
+    for (size_t i = 0; i < form->prompt_count; i++)
+        free(form->prompts[i].tokens);
+    for (size_t i = 0; i < form->stop_count; i++)
+        free(form->stops[i]);
+}
