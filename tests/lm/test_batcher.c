@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../support/context.h"
 #include "../support/layer.h"
@@ -164,12 +165,35 @@ static void expect_same_bits(const int32_t *tokens, size_t count, unsigned slots
     kiln_lm_batcher_release(batcher);
 }
 
+/* What a prompt has in common with the one before is not read again, and changes nothing. */
+static void check_shared_prefix(void)
+{
+    static struct logits fresh, shared;
+    int32_t text[MOST], before[MOST];
+    make_text(text, 300, 5);
+    memcpy(before, text, sizeof text);
+    before[280]++;
+    kiln_lm_batcher *batcher = open_batcher(2);
+    gather_in_company(batcher, text, 300, 0, false, &fresh);
+    cr_expect_eq(stats_now(batcher).shared_tokens, 0u);
+    kiln_lm_request_release(submit(batcher, text + 1, 20, 1)); /* never read */
+    kiln_lm_request *request = submit(batcher, before, 290, 1);
+    run_all(batcher);
+    kiln_lm_request_release(request);
+    cr_expect_eq(stats_now(batcher).shared_tokens, 256u);
+    gather_in_company(batcher, text, 300, 0, false, &shared);
+    cr_expect_eq(stats_now(batcher).shared_tokens, 512u);
+    cr_expect(!memcmp(&fresh, &shared, sizeof fresh));
+    kiln_lm_batcher_release(batcher);
+}
+
 Test(batcher, same_bits)
 {
     int32_t text[MOST];
     expect_same_bits(prompt, PROMPT_COUNT, 12); /* more than kernels for few rows take */
     make_text(text, 201, 99);                   /* two parts */
     expect_same_bits(text, 201, 5);
+    check_shared_prefix();
 }
 
 /* Weights that are no blocks take other kernels. */
@@ -187,7 +211,7 @@ Test(batcher, same_bits_of_floats)
 /* ---- numbers ---- */
 
 /* The known answer, and the numbers behind its first token; beside others all the same. */
-Test(batcher, answer)
+static void check_answer(void)
 {
     kiln_lm_batcher *batcher = open_batcher(4);
     kiln_lm_request *requests[7]; /* more than there are slots */
@@ -212,7 +236,7 @@ Test(batcher, answer)
 }
 
 /* A draw depends on the seed and the place alone, and is a session's. */
-Test(batcher, drawn)
+static void check_drawn(void)
 {
     kiln_lm_request_options options = KILN_LM_REQUEST_OPTIONS_INIT;
     int32_t first[20], again[20];
@@ -235,30 +259,8 @@ Test(batcher, drawn)
     kiln_lm_batcher_release(batcher);
 }
 
-/* What a prompt has in common with the one before is not read again, and changes nothing. */
-Test(batcher, shared_prefix)
-{
-    static struct logits fresh, shared;
-    int32_t text[MOST], before[MOST];
-    make_text(text, 300, 5);
-    memcpy(before, text, sizeof text);
-    before[280]++;
-    kiln_lm_batcher *batcher = open_batcher(2);
-    gather_in_company(batcher, text, 300, 0, false, &fresh);
-    cr_expect_eq(stats_now(batcher).shared_tokens, 0u);
-    kiln_lm_request_release(submit(batcher, text + 1, 20, 1)); /* never read */
-    kiln_lm_request *request = submit(batcher, before, 290, 1);
-    run_all(batcher);
-    kiln_lm_request_release(request);
-    cr_expect_eq(stats_now(batcher).shared_tokens, 256u);
-    gather_in_company(batcher, text, 300, 0, false, &shared);
-    cr_expect_eq(stats_now(batcher).shared_tokens, 512u);
-    cr_expect(!memcmp(&fresh, &shared, sizeof fresh));
-    kiln_lm_batcher_release(batcher);
-}
-
 /* Texts join and leave, and nothing is planned or compiled that has run before. */
-Test(batcher, one_recording)
+static void check_recordings(void)
 {
     kiln_lm_batcher *batcher = open_batcher(4);
     kiln_context_stats before = {0};
@@ -280,7 +282,7 @@ Test(batcher, one_recording)
 
 /* Each key and value is written where it lies: a step takes no memory that grows with the caches,
  * and a move no more than a part. */
-Test(batcher, in_place)
+static void check_in_place(void)
 {
     kiln_lm_batcher *batcher = open_batcher(8);
     kiln_lm_request *request = submit(batcher, prompt, PROMPT_COUNT, 3);
@@ -292,9 +294,17 @@ Test(batcher, in_place)
     kiln_lm_batcher_release(batcher);
 }
 
+Test(batcher, numbers)
+{
+    check_answer();
+    check_drawn();
+    check_recordings();
+    check_in_place();
+}
+
 /* ---- who leaves, and when ---- */
 
-Test(batcher, ends)
+static void check_ends(void)
 {
     kiln_lm_batcher *batcher = open_batcher(2);
     int32_t text[MOST];
@@ -321,7 +331,7 @@ Test(batcher, ends)
     kiln_lm_batcher_release(batcher);
 }
 
-Test(batcher, cancelled)
+static void check_cancelled(void)
 {
     kiln_lm_batcher *batcher = open_batcher(2);
     kiln_lm_request *requests[5];
@@ -360,7 +370,7 @@ Test(batcher, cancelled)
         kiln_lm_request_release(requests[i]);
 }
 
-Test(batcher, deadlines_and_priorities)
+static void check_deadlines(void)
 {
     kiln_lm_batcher *batcher = open_batcher(2);
     kiln_lm_request_options options = KILN_LM_REQUEST_OPTIONS_INIT;
@@ -399,6 +409,34 @@ Test(batcher, deadlines_and_priorities)
     kiln_lm_batcher_release(batcher);
 }
 
+/* A NaN ends its own text alone. */
+static void check_nan(void)
+{
+    kiln_lm_batcher *batcher = open_batcher(2);
+    kiln_lm_request *spoilt = submit(batcher, prompt, PROMPT_COUNT, 20);
+    kiln_lm_request *other = submit(batcher, prompt, PROMPT_COUNT, 20);
+    while (!other->going)
+        expect_ok(kiln_lm_batcher_step(batcher));
+    /* Its value of its first token, in the first slot. */
+    const float nan_value = NAN;
+    expect_ok(kiln_buffer_write(batcher->caches.values[0], 0, &nan_value, sizeof nan_value));
+    run_all(batcher);
+    expect_error_part(kiln_lm_request_poll(spoilt), KILN_BAD_VALUE, "the model made NaN of");
+    expect_answer(other, answer, 20);
+    cr_expect(stats_now(batcher).failed == 1 && stats_now(batcher).completed == 1);
+    kiln_lm_request_release(spoilt);
+    kiln_lm_request_release(other);
+    kiln_lm_batcher_release(batcher);
+}
+
+Test(batcher, leaving)
+{
+    check_ends();
+    check_cancelled();
+    check_deadlines();
+    check_nan();
+}
+
 /* ---- many threads ---- */
 
 enum { THREADS = 4, EACH = 6 };
@@ -413,7 +451,7 @@ static void *ask(void *user)
             continue;
         }
         while (kiln_lm_request_poll(request) == KILN_NOT_READY)
-            sched_yield();
+            usleep(1000);
         expect_answer(request, answer, 8);
         kiln_lm_request_release(request);
     }
@@ -429,7 +467,7 @@ Test(batcher, threads)
     for (kiln_lm_batcher_stats stats = {0}; stats.completed + stats.cancelled < THREADS * EACH;
          stats = stats_now(batcher))
         if (kiln_lm_batcher_step(batcher))
-            sched_yield();
+            usleep(1000);
     for (size_t i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     cr_expect_geq(stats_now(batcher).completed, (uint64_t)THREADS * EACH * 2 / 3);
@@ -447,7 +485,7 @@ static void expect_refused_options(kiln_lm_batcher_options options, kiln_status 
     cr_expect_not(batcher);
 }
 
-Test(batcher, memory_limit)
+static void check_memory_limit(void)
 {
     kiln_lm_batcher_options options = KILN_LM_BATCHER_OPTIONS_INIT;
     kiln_lm_batcher *batcher;
@@ -464,7 +502,7 @@ Test(batcher, memory_limit)
     kiln_lm_batcher_release(batcher);
 }
 
-Test(batcher, wrong_calls)
+static void check_wrong_calls(void)
 {
     kiln_lm_request_options wrong = KILN_LM_REQUEST_OPTIONS_INIT;
     kiln_lm_batcher_stats stats;
@@ -521,24 +559,10 @@ Test(batcher, wrong_calls)
     kiln_lm_batcher_release(NULL);
 }
 
-/* A NaN ends its own text alone. */
-Test(batcher, nan)
+Test(batcher, refused)
 {
-    kiln_lm_batcher *batcher = open_batcher(2);
-    kiln_lm_request *spoilt = submit(batcher, prompt, PROMPT_COUNT, 20);
-    kiln_lm_request *other = submit(batcher, prompt, PROMPT_COUNT, 20);
-    while (!other->going)
-        expect_ok(kiln_lm_batcher_step(batcher));
-    /* Its value of its first token, in the first slot. */
-    const float nan_value = NAN;
-    expect_ok(kiln_buffer_write(batcher->caches.values[0], 0, &nan_value, sizeof nan_value));
-    run_all(batcher);
-    expect_error_part(kiln_lm_request_poll(spoilt), KILN_BAD_VALUE, "the model made NaN of");
-    expect_answer(other, answer, 20);
-    cr_expect(stats_now(batcher).failed == 1 && stats_now(batcher).completed == 1);
-    kiln_lm_request_release(spoilt);
-    kiln_lm_request_release(other);
-    kiln_lm_batcher_release(batcher);
+    check_memory_limit();
+    check_wrong_calls();
 }
 
 /* Whichever call fails, all texts come to their ends. */
@@ -567,19 +591,9 @@ static void expect_survival(enum kiln_layer_where where)
     kiln_lm_batcher_release(batcher);
 }
 
-Test(batcher, failures)
-{
-    if (!layer_available())
-        cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
-    expect_survival(KILN_LAYER_CALL);
-    expect_survival(KILN_LAYER_EVENT);
-}
-
 /* What fails again and again is told. */
-Test(batcher, failure_that_stays)
+static void check_failure_that_stays(void)
 {
-    if (!layer_available())
-        cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
     kiln_lm_batcher *batcher = open_batcher(2);
     kiln_lm_request *request = submit(batcher, prompt, PROMPT_COUNT, 20);
     expect_ok(kiln_lm_batcher_step(batcher));
@@ -596,4 +610,13 @@ Test(batcher, failure_that_stays)
     expect_answer(request, answer, 4);
     kiln_lm_request_release(request);
     kiln_lm_batcher_release(batcher);
+}
+
+Test(batcher, failures)
+{
+    if (!layer_available())
+        cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
+    expect_survival(KILN_LAYER_CALL);
+    expect_survival(KILN_LAYER_EVENT);
+    check_failure_that_stays();
 }
