@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -247,6 +248,7 @@ int main(int argc, char **argv)
 {
     static const struct bench_program program = {
         .name = "rerun", .purpose = "A recorded batch run again, beside the bare OpenCL calls"};
+    setenv("KILN_ONE_LAUNCH", "off", 1); /* the same launches */
     work.context = bench_start(&program, argc, argv);
     bench_ok(kiln_context_cl(work.context, NULL, NULL, &work.queue), "asking for the queue");
     work.x = bench_floats(MOST_ELEMENTS, 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Short launches that become one once a batch has run often: what joins them is compiled behind. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,6 +193,37 @@ Test(joined_behind, a_context_may_be_released_before, .timeout = 60)
     end_work(work);
     close_context(context);
     fake_end();
+}
+
+enum { THREADS = 3 };
+
+static void *run_in_thread(void *user)
+{
+    struct work *work = begin_work(user);
+    for (int i = 0; i < OFTEN; i++)
+        run_work(work);
+    end_work(work);
+    return NULL;
+}
+
+/* Together they have run as often; one of them has it compiled, and each changes by itself. */
+Test(joined_behind, threads_with_one_structure_change, .timeout = 120)
+{
+    pthread_t threads[THREADS];
+    kiln_context *context = make_context();
+    struct work *work = begin_work(context);
+    run_work(work);
+    const uint64_t compiled = stats_of(context).kernels_compiled;
+    for (size_t i = 0; i < THREADS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, run_in_thread, context), 0);
+    for (size_t i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    expect_ok(kiln_context_sync_cache(context));
+    run_work(work);
+    cr_expect(is_joined(work));
+    cr_expect_eq(stats_of(context).kernels_compiled, compiled);
+    end_work(work);
+    close_context(context);
 }
 
 /* What joins them is looked for, and not waited for. */
