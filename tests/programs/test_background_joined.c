@@ -248,12 +248,17 @@ Test(joined_behind, a_batch_that_is_prepared_is_not_joined, .timeout = 120)
     close_context(context);
 }
 
-Test(joined_behind, says_what_will_be_joined, .timeout = 60)
+Test(joined_behind, says_what_will_be_joined_and_why_others_are_not, .timeout = 60)
 {
+    enum { LARGE = 300000 };
+    static float large[LARGE];
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
+    kiln_tensor x = kiln_upload(work->batch, KILN_F32, 1, (size_t[]){LARGE}, large);
+    expect_ok(kiln_read(work->batch, kiln_exp(work->batch, x), large, sizeof large));
     cr_expect(explains(work->batch, "once the batch has run often"));
     cr_expect(explains(work->batch, "kiln_one_launch("));
+    cr_expect(explains(work->batch, "by itself: it moves more than takes a launch's time"));
     end_work(work);
     close_context(context);
 }
