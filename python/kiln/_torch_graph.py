@@ -356,8 +356,17 @@ class Compiled:
         inside = set(nodes)
         outputs = [n for n in nodes if _is_tensor(values[n]) and (
             n in wanted or any(user not in inside and user.op != 'output' for user in n.users))]
+        views = {n: _views_of(n, inside, outputs, values) for n in outputs}
+        self._add_batch(nodes, [n for n in outputs if not views[n]], values, context)
+        for node in (n for chain in views.values() for n in chain):
+            if node not in self.slots:
+                self._add_host(node, values)
+
+    def _add_batch(self, nodes: list[Node], outputs: list[Node], values: dict[Node, Any],
+                   context: Context) -> None:
         if not outputs:
             return
+        inside = set(nodes)
         inputs = list(dict.fromkeys(o for n in nodes for o in _operands(n, values)
                                     if o not in inside))
         program = _Program(context, values, nodes, inputs, outputs)
@@ -392,6 +401,25 @@ class Compiled:
 
 def _attribute(gm: GraphModule, path: str) -> Any:
     return operator.attrgetter(path)(gm)
+
+
+def _is_view(node: Node) -> bool:
+    returns = getattr(getattr(node.target, '_schema', None), 'returns', ())
+    return any(r.alias_info is not None for r in returns) and isinstance(node.args[0], Node)
+
+
+def _views_of(node: Node, inside: set[Node], outputs: list[Node], values: dict[Node, Any]) -> list[Node]:
+    """The nodes, in order, by which PyTorch makes a result without a copy, where it is a view of what
+    is outside of the batch, or of another result: such as a weight's transpose, which the backward
+    graph is to have. None: it is made by the batch."""
+    chain = [node]
+    while _is_view(chain[0]):
+        base = chain[0].args[0]
+        if base not in inside or base in outputs:
+            dense = all(_order_of(values[n]) is not None for n in (base, node))
+            return chain if dense else []
+        chain.insert(0, base)
+    return []
 
 
 def _take_whole(calls: list[Node], taken: set[Node], refusals: dict[Node, str]) -> None:

@@ -433,17 +433,31 @@ def _pad(x: Tensor, widths: Sequence[int], value: Any = 0) -> Tensor:
     return _f.pad(x, [(max(0, low), max(0, high)) for low, high in pairs], value)
 
 
-@row('aten.diagonal.default')
-def _diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+def _with_diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> tuple:
+    """x with these dimensions as one behind the others, where the diagonal is in that, and the order
+    that they were taken in."""
     first, second = axis_of(x, dim1), axis_of(x, dim2)
-    others = [i for i in range(x.ndim) if i not in (first, second)]
+    order = [i for i in range(x.ndim) if i not in (first, second)] + [first, second]
     rows, columns = x.shape[first], x.shape[second]
     start = offset if offset >= 0 else -offset * columns
     count = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
     places = start + np.arange(count, dtype=np.int32) * (columns + 1)
-    flat = _f.transpose(x, [*others, first, second]).reshape(
-        [x.shape[i] for i in others] + [rows * columns])
+    shown = _f.transpose(x, order)
+    return shown.reshape(shown.shape[:-2] + (rows * columns,)), places, order
+
+
+@row('aten.diagonal.default')
+def _diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    flat, places, _ = _with_diagonal(x, offset, dim1, dim2)
     return _o.gather(flat, places, flat.ndim - 1)
+
+
+@row('aten.diagonal_scatter.default')
+def _diagonal_scatter(x: Tensor, part: Tensor, offset: int = 0, dim1: int = 0,
+                      dim2: int = 1) -> Tensor:
+    flat, places, order = _with_diagonal(x, offset, dim1, dim2)
+    put = _f.scatter(flat, places, part.astype(x.dtype), flat.ndim - 1, 'set')
+    return _f.transpose(put.reshape([x.shape[i] for i in order]), np.argsort(order).tolist())
 
 
 # ---- products ----
@@ -492,6 +506,12 @@ def _pdist(x: Tensor, p: float = 2) -> Tensor:
 @row('aten.addmm.default', 'aten.baddbmm.default')
 def _addmm(bias: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
     product = _scaled(_o.matmul(a, b), alpha)
+    return product if beta == 0 else product + _scaled(bias, beta)
+
+
+@row('aten.addbmm.default')
+def _addbmm(bias: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    product = _scaled(_o.sum(_o.matmul(a, b), 0, False), alpha)
     return product if beta == 0 else product + _scaled(bias, beta)
 
 

@@ -8,16 +8,18 @@ computed by kiln alone, with PyTorch's help, and wrong; with --count without run
 what is decomposed into such, and what PyTorch computes."""
 import argparse
 import collections
+import logging
 import sys
 import warnings
 
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
+from functorch.compile import aot_function
+from torch._subclasses.fake_tensor import (DataDependentOutputException,
+                                           DynamicOutputShapeException)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
-import kiln
 import kiln.torch
-from kiln._torch_graph import Compiled
 from kiln._torch_operators import ROWS
 
 # Results that no two computations share: memory that nobody wrote, random numbers.
@@ -25,8 +27,23 @@ UNDEFINED = ('empty', 'new_empty', 'rand', 'dropout', 'bernoulli', 'multinomial'
              'exponential', 'geometric', 'cauchy', 'log_normal', 'rrelu')
 
 
-def traced(function, sample):
-    """The sample's graph, as torch.compile would hand it on, and its tensors."""
+class Refusals(logging.Handler):
+    """What kiln.torch says that PyTorch computes."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.words = []
+
+    def emit(self, record):
+        self.words += record.args
+
+
+class Counted(Exception):
+    """The graph is compiled, and need not run."""
+
+
+def compiled(function, sample, runs):
+    """The sample's call as torch.compile would compile it, and its tensors."""
     leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     tensors = [leaves[i].detach() for i in places]
@@ -38,32 +55,40 @@ def traced(function, sample):
         x, arguments, named = pytree.tree_unflatten(filled, spec)
         return [t for t in pytree.tree_leaves(function(x, *arguments, **named))
                 if isinstance(t, torch.Tensor)]
-    graph = make_fx(torch.func.functionalize(call, remove='mutations_and_views'),
-                    decomposition_table=kiln.torch.decompositions(), tracing_mode='fake')(*tensors)
-    return graph, tensors, call
+
+    def compile_(gm, inputs):
+        made = kiln.torch._compile(gm, inputs)
+        if not runs:
+            raise Counted
+        return made
+    return call, aot_function(call, compile_, decompositions=kiln.torch.decompositions()), tensors
 
 
 def outcome(function, sample, runs):
     """How one sample ends: "kiln", "helped", "untraced", or what is wrong."""
+    heard = Refusals()
+    log = logging.getLogger('kiln.torch')
+    log.addHandler(heard)
+    kiln.torch._told.clear()
     try:
         with torch.no_grad():
-            graph, tensors, call = traced(function, sample)
-            expected = call(*[t.clone() for t in tensors]) if runs else None
-    except Exception as error:  # its result depends on content, or PyTorch has no graph of it
-        return 'untraced', str(error).split('\n', 1)[0]
-    values = {node: node.meta.get('val') for node in graph.graph.nodes}
-    values.update((node, getattr(graph, node.target)) for node in graph.graph.nodes
-                  if node.op == 'get_attr')
-    try:
-        with torch.no_grad():
-            made = Compiled(graph, values, kiln.default_context())
-            if runs:
-                got = made([t.clone() for t in tensors])
+            call, by_kiln, tensors = compiled(function, sample, runs)
+            if any(t.layout != torch.strided for t in tensors):
+                return 'untraced', 'a sparse tensor'
+            expected = call(*[t.clone() for t in tensors])
+            try:
+                got = by_kiln(*[t.clone() for t in tensors])
                 torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-4, equal_nan=True)
+            except Counted:
+                pass
+    except (DataDependentOutputException, DynamicOutputShapeException,
+            GuardOnDataDependentSymNode) as error:
+        return 'untraced', str(error).split('\n', 1)[0]  # PyTorch has no graph of it
     except Exception as error:
         return 'wrong', ' '.join(str(error).split())[:300]
-    helped = {name: why for name, why in made.refusals.items()}
-    return ('helped' if helped else 'kiln'), ', '.join(f'{n} ({w})' for n, w in helped.items())
+    finally:
+        log.removeHandler(heard)
+    return ('helped' if heard.words else 'kiln'), ', '.join(heard.words)
 
 
 def check_operators(names, samples, verbose, runs):
@@ -116,6 +141,7 @@ def main():
     parser.add_argument('-v', '--verbose', action='store_true')
     options = parser.parse_args()
     warnings.simplefilter('ignore')
+    logging.getLogger('kiln.torch').propagate = False
     if options.core:
         check_core()
         return 0

@@ -207,6 +207,47 @@ class Compiled(unittest.TestCase):
                 torch.testing.assert_close(call(x), model(x))
                 self.assertEqual(context.stats.upload_bytes - start, sent)
 
+    def test_no_copies(self):
+        """Where the device works in the host's memory no step of training copies a tensor."""
+        context = kiln.default_context()
+        if not context.shares_host_memory:
+            self.skipTest('the device has memory of its own')
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+        call, x = compiled(model), torch.randn(3, 8)
+        optimizer = torch.optim.Adam(model.parameters())
+        for step in range(3):
+            start = context.stats
+            call(x).square().sum().backward()
+            optimizer.step()
+            end = context.stats
+            self.assertEqual((end.upload_bytes, end.download_bytes),
+                             (start.upload_bytes, start.download_bytes))
+            self.assertEqual(end.plans_made - start.plans_made, 0 if step else 2)
+
+    def test_views(self):
+        """Results that are views of inputs and of other results."""
+        def function(x, w):
+            y = x @ w.t() + 1
+            return y, y.view(-1), y.t(), w.t(), w[1:] * 2
+        x, w = torch.randn(3, 4), torch.randn(5, 4, requires_grad=True)
+        call = self.same(function, x, w)
+        sum((t * t).sum() for t in call(x, w)).backward()
+        got, w.grad = w.grad, None
+        sum((t * t).sum() for t in function(x, w)).backward()
+        torch.testing.assert_close(got, w.grad)
+
+    def test_many_sizes(self):
+        """Sizes that change with every call compile no kernel after the second graph's first call."""
+        call = compiled(lambda x: torch.softmax(x @ x.t(), 1).sum(0))
+        context = kiln.default_context()
+        for rows in (5, 9, 6, 11, 7, 13, 8):
+            x = torch.randn(rows, 4)
+            start = context.stats.kernels_compiled + context.stats.kernels_from_disk
+            torch.testing.assert_close(call(x), torch.softmax(x @ x.t(), 1).sum(0))
+            made = context.stats.kernels_compiled + context.stats.kernels_from_disk - start
+            if rows not in (5, 9):
+                self.assertEqual(made, 0, f'{rows} rows')
+
     def test_sizes_by_content(self):
         """A graph with a size that its content decides runs in PyTorch."""
         with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
