@@ -2,6 +2,10 @@
 """torch.compile(model, backend="kiln") beside PyTorch's own results; skipped without PyTorch."""
 import copy
 import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
 import unittest
 
 if importlib.util.find_spec('torch'):
@@ -223,6 +227,26 @@ class Compiled(unittest.TestCase):
             self.assertEqual((end.upload_bytes, end.download_bytes),
                              (start.upload_bytes, start.download_bytes))
             self.assertEqual(end.plans_made - start.plans_made, 0 if step else 2)
+
+    def test_second_process(self):
+        """What one process has compiled, the next one takes from the disk."""
+        program = """if True:
+            import sys, torch, kiln.torch
+            torch.manual_seed(0)
+            model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+            call = torch.compile(model, backend=kiln.torch.backend)
+            call(torch.randn(3, 8)).square().sum().backward()
+            context = kiln.default_context()
+            context.sync_cache()
+            print(context.stats.kernels_compiled, context.stats.kernels_from_disk)"""
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {**os.environ, 'KILN_CACHE_DIR': os.path.join(folder, 'kiln'),
+                           'POCL_CACHE_DIR': os.path.join(folder, 'pocl')}
+            first, second = (list(map(int, subprocess.run(
+                [sys.executable, '-c', program], env=environment, check=True, stdout=subprocess.PIPE
+            ).stdout.split())) for _ in range(2))
+        self.assertGreater(first[0], 0)
+        self.assertEqual(second, [0, first[0]])
 
     def test_views(self):
         """Results that are views of inputs and of other results."""
