@@ -114,9 +114,12 @@ def _scatter_reduce(x: Tensor, dim: int, index: Tensor, values: Tensor, reduce: 
 @row('aten.index_reduce.default')
 def _index_reduce(x: Tensor, dim: int, index: Tensor, values: Tensor, reduce: str, *,
                   include_self: bool = True) -> Tensor:
-    if not x.ndim:
-        raise Unsupported('no dimension to put along')
     places = index.reshape((-1,))
+    if not x.ndim:  # as a row of one
+        x, values = x.reshape((1,)), values.reshape((-1,))
+        return _index_reduce(x, 0, places, values, reduce, include_self=include_self).reshape(())
+    if not values.ndim:
+        values = values.reshape((1,))
     return _reduced_into(x, values, reduce, include_self,
                          lambda x, v, mode: _f.scatter(x, places, v, axis_of(x, dim), mode))
 

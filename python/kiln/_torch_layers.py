@@ -158,6 +158,41 @@ for _count in (2, 3):
     row(f'aten._adaptive_avg_pool{_count}d_backward.default')(_adaptive_pool_backward(_count))
 
 
+def _windows_of(extent: int, wanted: int) -> np.ndarray:
+    """[wanted, width]: the positions of each part of an adaptive pool, the last of which repeats."""
+    start = np.arange(wanted) * extent // wanted
+    end = -(-(np.arange(wanted) + 1) * extent // wanted)
+    places = start[:, None] + np.arange((end - start).max())
+    return np.minimum(places, end[:, None] - 1).astype(np.int32)
+
+
+def _adaptive_max_pool(x: Tensor, size: Sequence[int]) -> tuple:
+    """The largest element of each part, and its number among its channel's elements."""
+    count = len(size)
+    outer, last = x.shape[:x.ndim - count], x.shape[x.ndim - count:]
+    if 0 in (*x.shape, *size):
+        raise Unsupported('no elements')
+    windows = [_windows_of(*pair) for pair in zip(last, size)]
+    number = np.zeros((), np.int32)
+    for i, places in reversed(list(enumerate(windows))):
+        x = _o.gather(x, places, len(outer) + i)
+    for places, extent in zip(windows, last):
+        number = number[..., None, None] * extent + places
+    parts, within = range(0, 2 * count, 2), range(1, 2 * count, 2)
+    order = [*parts, *within]
+    shape = [*size, math.prod(w.shape[1] for w in windows)]
+    x = _f.transpose(x, [*range(len(outer)), *(len(outer) + i for i in order)])
+    x = x.reshape([*outer, *shape])
+    where = _o.argmax(x, -1, True)
+    numbers = constant(np.ascontiguousarray(number.transpose(order)).reshape(shape), x)
+    found = _f.gather_elements(_f.broadcast_to(numbers, x.shape), where, -1)
+    return _o.max(x, -1, False), _f.squeeze(found, -1)
+
+
+for _count in (2, 3):
+    row(f'aten.adaptive_max_pool{_count}d.default')(_adaptive_max_pool)
+
+
 # ---- other extents ----
 
 def _resized(count: int, aligns: bool, **options: Any) -> Callable:

@@ -356,7 +356,8 @@ def _squeeze(x: Tensor, dim: Any = None) -> Tensor:
 
 @row('aten.unfold.default')
 def _unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
-    x = x if x.ndim else x.reshape((1,))
+    if not x.ndim:
+        return x.reshape((1,))[:size]
     axis = axis_of(x, dim)
     seen = _f.windows(x, axis, [size], [step])
     return _f.transpose(seen, [i for i in range(seen.ndim) if i != axis + 1] + [axis + 1])

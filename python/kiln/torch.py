@@ -29,11 +29,10 @@ _told: set[str] = set()
 
 # Not in PyTorch's list, and made of what has rows.
 _FURTHER = ('_addmm_activation', '_batch_norm_no_update', '_batch_norm_with_update_functional',
-            '_native_batch_norm_legit', '_native_batch_norm_legit_functional', 'adaptive_max_pool2d',
-            'adaptive_max_pool3d', 'addmv', 'batch_norm_backward', 'dist', 'grid_sampler_2d',
-            'ldexp', 'narrow_copy', 'native_batch_norm', 'permute_copy',
-            'tril_indices', 'triu_indices', 'unbind_copy', 'upsample_bilinear2d',
-            'upsample_nearest2d', 'view_copy')
+            '_native_batch_norm_legit', '_native_batch_norm_legit_functional', 'addmv',
+            'batch_norm_backward', 'dist', 'grid_sampler_2d', 'ldexp', 'narrow_copy',
+            'native_batch_norm', 'permute_copy', 'tril_indices', 'triu_indices', 'unbind_copy',
+            'upsample_bilinear2d', 'upsample_nearest2d', 'view_copy')
 
 
 def _dropout(x: torch.Tensor, p: float, train: Optional[bool]) -> tuple:
