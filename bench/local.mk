@@ -3,6 +3,7 @@
 
 # A program measures kiln beside its peers; what the programs share is a library of its own, since
 # neither is built unless asked for.
+EXTRA_PROGRAMS =
 bench_programs = \
 	bench/attention \
 	bench/chain \
@@ -73,6 +74,14 @@ BENCH_CXX = c++
 bench_devices_SOURCES = bench/devices.c
 bench_devices_CFLAGS = $(bench_cflags)
 bench_devices_LDADD = libkiln.la $(OPENCL_LIBS) -lm
+if MPI
+EXTRA_PROGRAMS += bench/scale
+bench_scale_SOURCES = bench/scale.c
+bench_scale_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
+bench_scale_CFLAGS = $(bench_cflags)
+bench_scale_LDADD = libkiln-mpi.la libkiln.la $(MPI_LIBS) -lm
+CLEANFILES += bench/scale
+endif
 bench_memory_limit_SOURCES = bench/memory_limit.c
 bench_memory_limit_CFLAGS = $(bench_cflags)
 bench_memory_limit_LDADD = libkiln.la -lm
@@ -133,7 +142,7 @@ BENCH_CFLAGS = -O3 -march=native
 EXTRA_LTLIBRARIES = libbench.la libpeers.la
 libbench_la_CFLAGS = $(bench_cflags) -DBENCH_STORE='"$(abs_builddir)/kiln-store"'
 libpeers_la_CFLAGS = $(bench_cflags) -ffast-math
-EXTRA_PROGRAMS = $(bench_programs) bench/devices bench/memory_limit \
+EXTRA_PROGRAMS += $(bench_programs) bench/devices bench/memory_limit \
 	$(bench_onnx_program) $(onnx_programs)
 
 bench-programs: all
