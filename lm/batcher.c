@@ -101,7 +101,9 @@ static kiln_status batcher_fill(kiln_lm_batcher *batcher, const kiln_lm_batcher_
         (uint64_t)((double)(slots + 1) *
                    kiln__lm_slot_bytes(lm, batcher->caches.type, batcher->caches.context));
     status = make_reader(batcher);
-    return status ? status : kiln__lm_caches_make("kiln_lm_batcher_create", lm, &batcher->caches);
+    if (!status)
+        status = kiln__lm_caches_make("kiln_lm_batcher_create", lm, &batcher->caches);
+    return status || !own->prepare ? status : kiln__lm_batcher_prepare(batcher);
 }
 
 kiln_status kiln_lm_batcher_create(kiln_lm *lm, const kiln_lm_batcher_options *options,

@@ -69,6 +69,9 @@ struct kiln_lm_batcher {
 
 int64_t kiln__lm_now(void); /* nanoseconds */
 
+/* Record and compile all that steps run. Errors: those of kiln_batch_prepare(). */
+kiln_status kiln__lm_batcher_prepare(kiln_lm_batcher *batcher);
+
 /* Under the lock. A request that ends with an error has the thread's last sentence. */
 void kiln__lm_request_end(kiln_lm_request *request, kiln_status status);
 void kiln__lm_request_drop(kiln_lm_request *request); /* a reference */

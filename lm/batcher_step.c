@@ -104,24 +104,34 @@ static void read_again(kiln_lm_batcher *batcher, kiln_status status)
     }
 }
 
-static kiln_status run_lanes(kiln_lm_batcher *batcher, size_t used, size_t *lanes)
+/* The number of the batch for the first `used` slots; *lanes is how many it has. */
+static size_t choose_lanes(const kiln_lm_batcher *batcher, size_t used, size_t *lanes)
 {
     size_t number = 0;
     for (*lanes = 2; *lanes < used; *lanes *= 2)
         number++;
     if (*lanes > batcher->caches.slots)
         *lanes = batcher->caches.slots;
-    kiln_batch **step = &batcher->steps[number];
-    kiln_status status =
-        *step ? KILN_OK
-              : kiln__lm_record(&(struct kiln__lm_step){.lm = batcher->lm,
-                                                        .caches = &batcher->caches,
-                                                        .lanes = *lanes,
-                                                        .rows = 1,
-                                                        .tokens = batcher->tokens,
-                                                        .positions = batcher->positions,
-                                                        .logits = batcher->logits},
-                                step);
+    return number;
+}
+
+static kiln_status record_lanes(kiln_lm_batcher *batcher, size_t lanes, kiln_batch **step)
+{
+    return *step ? KILN_OK
+                 : kiln__lm_record(&(struct kiln__lm_step){.lm = batcher->lm,
+                                                           .caches = &batcher->caches,
+                                                           .lanes = lanes,
+                                                           .rows = 1,
+                                                           .tokens = batcher->tokens,
+                                                           .positions = batcher->positions,
+                                                           .logits = batcher->logits},
+                                   step);
+}
+
+static kiln_status run_lanes(kiln_lm_batcher *batcher, size_t used, size_t *lanes)
+{
+    kiln_batch **step = &batcher->steps[choose_lanes(batcher, used, lanes)];
+    kiln_status status = record_lanes(batcher, *lanes, step);
     if (!status && (status = kiln_batch_execute(*step)))
         kiln_error_set(status, kiln_batch_error(*step));
     return status;
@@ -211,17 +221,24 @@ static kiln_status record_move(kiln_lm_batcher *batcher, size_t length, kiln_bat
     return status;
 }
 
+/* The number of the batch that moves `seen` tokens or more; *length is how many. */
+static size_t choose_length(const kiln_lm_batcher *batcher, size_t seen, size_t *length)
+{
+    size_t number = 0;
+    for (*length = KILN__LM_PART; *length < seen; *length *= 4)
+        number++;
+    if (*length > batcher->caches.context)
+        *length = batcher->caches.context;
+    return number;
+}
+
 /* A text of `seen` tokens goes to its slot, with what is behind it up to one of a few lengths. */
 static kiln_status move(kiln_lm_batcher *batcher, size_t seen, size_t slot)
 {
-    const size_t context = batcher->caches.context;
-    size_t number = 0, length = KILN__LM_PART;
-    for (; length < seen; length *= 4)
-        number++;
-    kiln_batch **batch = &batcher->moves[number];
-    kiln_status status =
-        *batch ? KILN_OK : record_move(batcher, length < context ? length : context, batch);
-    batcher->move_start = (int32_t)(slot * context);
+    size_t length;
+    kiln_batch **batch = &batcher->moves[choose_length(batcher, seen, &length)];
+    kiln_status status = *batch ? KILN_OK : record_move(batcher, length, batch);
+    batcher->move_start = (int32_t)(slot * batcher->caches.context);
     if (!status && (status = kiln_batch_execute(*batch)))
         kiln_error_set(status, kiln_batch_error(*batch));
     return status;
@@ -269,6 +286,34 @@ static kiln_status read_on(kiln_lm_batcher *batcher)
     pthread_mutex_unlock(&batcher->lock);
     return status;
 }
+
+/* ---- all runs, beforehand ---- */
+
+static kiln_status prepare(kiln_status status, kiln_batch *batch)
+{
+    if (!status && (status = kiln_batch_prepare(batch, 0)))
+        kiln_error_set(status, kiln_batch_error(batch));
+    return status;
+}
+
+kiln_status kiln__lm_batcher_prepare(kiln_lm_batcher *batcher)
+{
+    const size_t slots = batcher->caches.slots, context = batcher->caches.context;
+    kiln_status status = kiln__lm_session_prepare(batcher->reader);
+    for (size_t used = 2, lanes = 0; lanes < slots && !status; used = lanes + 1) {
+        kiln_batch **step = &batcher->steps[choose_lanes(batcher, used, &lanes)];
+        status = record_lanes(batcher, lanes, step);
+        status = prepare(status, *step);
+    }
+    for (size_t seen = 1, length = 0; length < context && !status; seen = length + 1) {
+        kiln_batch **batch = &batcher->moves[choose_length(batcher, seen, &length)];
+        status = record_move(batcher, length, batch);
+        status = prepare(status, *batch);
+    }
+    return status;
+}
+
+/* ---- a step ---- */
 
 kiln_status kiln_lm_batcher_step(kiln_lm_batcher *batcher)
 {

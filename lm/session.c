@@ -153,6 +153,20 @@ kiln_status kiln__lm_session_step(kiln_lm_session *session, size_t length)
     return KILN_OK;
 }
 
+kiln_status kiln__lm_session_prepare(kiln_lm_session *session)
+{
+    const size_t context = session->context;
+    const size_t most = context < session->most_rows ? context : session->most_rows;
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < KILN__LM_STEPS && sizes[i] <= most && !status; i++) {
+        kiln_batch **step = &session->steps[i];
+        status = *step ? KILN_OK : record(session, sizes[i], step);
+        if (!status && (status = kiln_batch_prepare(*step, 0)))
+            kiln_error_set(status, kiln_batch_error(*step));
+    }
+    return status;
+}
+
 /* The logits behind the first `length` tokens. */
 static kiln_status catch_up(kiln_lm_session *session, size_t length)
 {

@@ -32,6 +32,9 @@ struct kiln_lm_session {
 kiln_status kiln__lm_check_sampling(const char *call, double temperature, double top_p,
                                     double min_p);
 
+/* Record and compile all steps. Errors: those of kiln_batch_prepare(). */
+kiln_status kiln__lm_session_prepare(kiln_lm_session *session);
+
 /* The model sees the next tokens of the text's first `length`, as many as one run takes. Errors:
  * those of kiln_batch_execute(). */
 kiln_status kiln__lm_session_step(kiln_lm_session *session, size_t length);

@@ -265,6 +265,7 @@ int kiln__tool_serve(int argc, char **argv)
         .drain = USUAL_DRAIN,
         .server = {.most_body = USUAL_BODY, .api_key = getenv("KILN_API_KEY")}};
     kiln_lm_batcher_options_init(&request.batcher);
+    request.batcher.prepare = 1; /* before it listens */
     kiln__tool_parse(&argp, argc, argv, 0, &request);
     if (request.server.api_key && !*request.server.api_key)
         request.server.api_key = NULL;

@@ -259,12 +259,14 @@ typedef struct kiln_lm_batcher_options {
     uint64_t memory_limit; /**< most bytes of device memory for keys and values: there are fewer
                                 slots where more do not fit; 0: no bound */
     size_t max_queue;      /**< most requests that wait for a slot, at most 2^20; 128 */
+    int prepare;           /**< nonzero: compile everything in kiln_lm_batcher_create(), so that no
+                                request waits for the compiler */
 } kiln_lm_batcher_options;
 
 /** Options with every default. */
 #define KILN_LM_BATCHER_OPTIONS_INIT                                                               \
     {                                                                                              \
-        sizeof(kiln_lm_batcher_options), 8, 0, (kiln_type)0, 0, 128                                \
+        sizeof(kiln_lm_batcher_options), 8, 0, (kiln_type)0, 0, 128, 0                                \
     }
 
 /** Fill a structure as KILN_LM_BATCHER_OPTIONS_INIT does. NULL does nothing. Threads: any. Errors:

@@ -280,6 +280,31 @@ static void check_recordings(void)
     kiln_lm_batcher_release(batcher);
 }
 
+/* What is prepared neither plans nor compiles, whatever is asked. */
+static void check_prepared(void)
+{
+    kiln_lm_batcher_options options = KILN_LM_BATCHER_OPTIONS_INIT;
+    kiln_lm_batcher *batcher;
+    int32_t text[MOST];
+    kiln_lm_request *requests[5];
+    options.slots = 5;
+    options.context = MOST;
+    options.prepare = 1;
+    expect_ok(kiln_lm_batcher_create(lm, &options, &batcher));
+    const kiln_context_stats before = stats_of(context);
+    make_text(text, MOST, 8);
+    for (size_t i = 0; i < 5; i++)
+        requests[i] = submit(batcher, text, 1 + 70 * i, 5);
+    run_all(batcher);
+    for (size_t i = 0; i < 5; i++)
+        kiln_lm_request_release(requests[i]);
+    const kiln_context_stats after = stats_of(context);
+    cr_expect_eq(after.plans_made, before.plans_made);
+    cr_expect_eq(after.kernels_compiled + after.kernels_from_disk,
+                 before.kernels_compiled + before.kernels_from_disk);
+    kiln_lm_batcher_release(batcher);
+}
+
 /* Each key and value is written where it lies: a step takes no memory that grows with the caches,
  * and a move no more than a part. */
 static void check_in_place(void)
@@ -299,6 +324,7 @@ Test(batcher, numbers)
     check_answer();
     check_drawn();
     check_recordings();
+    check_prepared();
     check_in_place();
 }
 
