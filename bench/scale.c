@@ -90,7 +90,7 @@ static void meet(void)
     while (!is_done) {
         MPI_Test(&request, &is_done, MPI_STATUS_IGNORE);
         if (!is_done)
-            nanosleep(&(struct timespec){.tv_nsec = 500 * 1000}, NULL);
+            nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
     }
 }
 

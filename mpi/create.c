@@ -162,7 +162,7 @@ kiln_status kiln_mpi_create(MPI_Comm comm, const kiln_mpi_options *options, kiln
     if (!status)
         status = start_thread(mpi);
     if (!status) {
-        mpi->ranges = calloc(KILN__MPI_MOST_WORKS * 2 * (size_t)mpi->ranks, sizeof *mpi->ranges);
+        mpi->ranges = calloc((size_t)mpi->ranks * 2 * KILN__MPI_MOST_WORKS, sizeof *mpi->ranges);
         status = kiln__mpi_agree(mpi, mpi->ranges ? KILN_OK : no_memory(), call);
     }
     if (!status) /* pieces end where those of the other ranks do */

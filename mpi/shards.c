@@ -69,8 +69,8 @@ static kiln_status check_arguments(struct division *division, bool has_wholes)
         return kiln__mpi_fail(KILN_OUT_OF_HOST_MEMORY, "%s: no memory", call);
     for (size_t i = 0; i < division->n && has_wholes; i++) {
         size_t bytes = element_bytes(division->wholes[i]);
-        division->numbers[2 * i] =
-            bytes ? (double)(kiln_buffer_bytes(division->wholes[i]) / bytes) : 0;
+        size_t elements = bytes ? kiln_buffer_bytes(division->wholes[i]) / bytes : 0;
+        division->numbers[2 * i] = (double)elements;
         division->numbers[2 * i + 1] = (double)bytes;
     }
     return KILN_OK;

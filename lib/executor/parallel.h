@@ -77,7 +77,7 @@ static inline bool kiln__parallel_divides(const kiln_parallel *parallel, size_t 
 }
 
 /* In our form. */
-kiln_status kiln__read_reducer(const kiln_reducer *given, kiln_reducer *own, const char *call);
+kiln_status kiln__read_reducer(const kiln_reducer *reducer, kiln_reducer *own, const char *call);
 
 /* What the training says of weights and shard of a gradient whose elements are known. */
 kiln_status kiln__parallel_take_shard(struct kiln__member *member, size_t gradient);

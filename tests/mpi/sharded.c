@@ -87,7 +87,7 @@ void sharded(void)
 {
     static float wanted[WEIGHTS], found[WEIGHTS], state[2 * WEIGHTS + 3], gathered[2 * WEIGHTS + 3];
     double losses[STEPS], same[STEPS];
-    size_t first, kept = kiln_shard_range(IN * HIDDEN, (size_t)rank, (size_t)ranks, &first);
+    size_t first, kept = kiln_shard_range((size_t)IN * HIDDEN, (size_t)rank, (size_t)ranks, &first);
     open_training(false);
     step_all(losses);
     read_weights(0, wanted);
