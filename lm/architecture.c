@@ -2,15 +2,18 @@
 /* Which architecture a file is of, and its sizes. */
 #include "lm/architecture.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "lm/error.h"
 
 static const struct kiln__architecture architectures[] = {
-    /* name    neighbours biases head_norms */
-    {"llama", true, false, false},
-    {"qwen2", false, true, false},
-    {"qwen3", false, false, true},
+    /* name   neighbours biases head_norms fused  after_norms gelu  scaled period */
+    {"llama", true, false, false, false, false, false, false, 0},
+    {"qwen2", false, true, false, false, false, false, false, 0},
+    {"qwen3", false, false, true, false, false, false, false, 0},
+    {"gemma3", false, false, true, false, true, true, true, 6},
+    {"phi3", false, false, false, true, false, false, false, 1},
 };
 
 enum { MOST = 1 << 24, LONGEST = 200 };
@@ -70,17 +73,50 @@ static kiln_status read_sizes(const struct kiln__gguf *gguf, struct kiln__lm_sha
     return KILN_OK;
 }
 
+enum kiln__lm_reach kiln__lm_reach(const struct kiln__lm_shape *shape, size_t layer)
+{
+    const size_t period = shape->architecture->period;
+    const bool is_last = period > 1 && layer % period == period - 1;
+    return shape->window && period && !is_last ? KILN__LM_NEAR : KILN__LM_FAR;
+}
+
+/* Near layers of Gemma 3 have angles of their own; those of its largest model (of 62 layers) a
+ * scale that goes by the width. */
+static kiln_status read_window(const struct kiln__gguf *gguf, struct kiln__lm_shape *shape)
+{
+    enum { LARGEST_GEMMA = 62 };
+    char key[LONGEST];
+    uint64_t window = 0;
+    const bool has_near = shape->architecture->period > 1;
+    const bool by_width = has_near && shape->layers == LARGEST_GEMMA;
+    shape->base[KILN__LM_NEAR] = has_near ? 10000 : shape->base[KILN__LM_FAR];
+    shape->scale[KILN__LM_NEAR] = has_near ? 1 : shape->scale[KILN__LM_FAR];
+    shape->attention_scale =
+        1 / sqrt((double)(by_width ? shape->width / shape->heads : shape->size));
+    kiln_status status = kiln__gguf_real(gguf, name_key(key, shape, "rope.freq_base_swa"),
+                                         &shape->base[KILN__LM_NEAR]);
+    if (!status && shape->architecture->period)
+        status =
+            kiln__gguf_whole(gguf, name_key(key, shape, "attention.sliding_window"), MOST, &window);
+    shape->window = (size_t)window;
+    if (!status && shape->base[KILN__LM_NEAR] < 1)
+        status = kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: %s: a base that cannot be",
+                               gguf->path);
+    return status;
+}
+
 static kiln_status read_numbers(const struct kiln__gguf *gguf, struct kiln__lm_shape *shape)
 {
     char key[LONGEST];
     double factor = 1;
     struct kiln__gguf_text scaling = {"linear", 6}; /* what a factor alone means */
     shape->epsilon = 1e-5;
-    shape->base = 10000;
+    shape->base[KILN__LM_FAR] = 10000;
     kiln_status status = kiln__gguf_real(
         gguf, name_key(key, shape, "attention.layer_norm_rms_epsilon"), &shape->epsilon);
     if (!status)
-        status = kiln__gguf_real(gguf, name_key(key, shape, "rope.freq_base"), &shape->base);
+        status = kiln__gguf_real(gguf, name_key(key, shape, "rope.freq_base"),
+                                 &shape->base[KILN__LM_FAR]);
     if (!status) /* older files */
         status = kiln__gguf_real(gguf, name_key(key, shape, "rope.scale_linear"), &factor);
     if (!status)
@@ -95,12 +131,12 @@ static kiln_status read_numbers(const struct kiln__gguf *gguf, struct kiln__lm_s
                              "kiln_lm_load: %s: positions are scaled by \"%.*s\"; kiln knows none "
                              "and linear",
                              gguf->path, KILN__GGUF_SAID(scaling));
-    if (shape->epsilon < 0 || shape->base < 1 || factor <= 0)
+    if (shape->epsilon < 0 || shape->base[KILN__LM_FAR] < 1 || factor <= 0)
         return kiln__lm_fail(KILN_INVALID_ARGUMENT,
                              "kiln_lm_load: %s: an epsilon, base or factor that cannot be",
                              gguf->path);
-    shape->scale = linear ? 1 / factor : 1;
-    return KILN_OK;
+    shape->scale[KILN__LM_FAR] = linear ? 1 / factor : 1;
+    return read_window(gguf, shape);
 }
 
 static kiln_status refuse(const struct kiln__gguf *gguf, struct kiln__gguf_text name)

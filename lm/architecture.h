@@ -10,7 +10,16 @@ struct kiln__architecture {
     bool neighbours;  /* pairs that are turned are elements 2 i and 2 i + 1 */
     bool biases;      /* of queries, keys and values */
     bool head_norms;  /* queries and keys are normalised before they are turned */
+    bool fused;       /* queries, keys and values are one tensor, and so are gate and up */
+    bool after_norms; /* what attention and feed-forward give is normalised, too */
+    bool gelu;        /* the gate's function, as its approximation by tanh; else swish */
+    bool scaled;      /* a token's vector is multiplied by the root of its width */
+    size_t period;    /* of so many layers the last one sees all keys; of the others each sees a
+                         window; 0: all see all; 1: all see the window */
 };
+
+/* Angles of layers that see all keys, and of those that see a window. */
+enum kiln__lm_reach { KILN__LM_FAR, KILN__LM_NEAR, KILN__LM_REACHES };
 
 /* Sizes and numbers of a model. */
 struct kiln__lm_shape {
@@ -19,8 +28,12 @@ struct kiln__lm_shape {
     size_t heads, pairs; /* of queries; of keys and values */
     size_t size;         /* of a head */
     size_t turned;       /* elements of it that are turned */
-    double epsilon, base, scale;
+    size_t window;       /* keys that a near layer sees, its own among them; 0: all */
+    double epsilon, attention_scale;
+    double base[KILN__LM_REACHES], scale[KILN__LM_REACHES]; /* of angles */
 };
+
+enum kiln__lm_reach kiln__lm_reach(const struct kiln__lm_shape *shape, size_t layer);
 
 /* Errors: INVALID_ARGUMENT, UNSUPPORTED. */
 kiln_status kiln__lm_shape_read(const struct kiln__gguf *gguf, size_t words,

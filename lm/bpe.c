@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lm/error.h"
+#include "lm/unicode.h"
 
 struct kiln__bpe_merge {
     int32_t left, right, made;
@@ -108,23 +109,68 @@ kiln_status kiln__bpe_read(const struct kiln__gguf *gguf, const struct kiln__voc
     return read_merges(gguf, key, bpe);
 }
 
+/* Higher scores come first: floats in the order of their bits, turned around. */
+static uint32_t rank_of(float score)
+{
+    uint32_t bits;
+    memcpy(&bits, &score, sizeof bits);
+    return bits >> 31 ? bits : ~bits & 0x7fffffff;
+}
+
+kiln_status kiln__bpe_read_scores(const struct kiln__gguf *gguf,
+                                  const struct kiln__vocabulary *vocabulary, struct kiln__bpe *bpe)
+{
+    static const char name[] = "tokenizer.ggml.scores";
+    const struct kiln__gguf_key *key;
+    bpe->vocabulary = vocabulary;
+    bpe->unknown = -1;
+    bpe->leads = true;
+    kiln_status status = kiln__gguf_array(gguf, name, KILN__GGUF_F32, &key);
+    if (!status && key->count != vocabulary->count)
+        status = kiln__lm_fail(KILN_INVALID_ARGUMENT,
+                               "kiln_lm_load: %s: key \"%s\" has %zu elements for %zu tokens",
+                               gguf->path, name, key->count, vocabulary->count);
+    if (!status)
+        status = kiln__gguf_bool(gguf, "tokenizer.ggml.add_space_prefix", &bpe->leads);
+    if (status)
+        return status;
+    bpe->ranks = malloc(vocabulary->count * sizeof *bpe->ranks);
+    if (!bpe->ranks)
+        return kiln__lm_no_memory("kiln_lm_load");
+    for (int byte = 0; byte < 256; byte++)
+        bpe->bytes[byte] = -1;
+    for (size_t i = 0; i < vocabulary->count; i++) {
+        const struct kiln__token *token = &vocabulary->tokens[i];
+        bpe->ranks[i] = rank_of(kiln__gguf_f32_at(key, i));
+        if (token->kind == KILN__TOKEN_BYTE && token->length == 1)
+            bpe->bytes[(unsigned char)*token->bytes] = (int32_t)i;
+        if (token->kind == KILN__TOKEN_UNKNOWN)
+            bpe->unknown = (int32_t)i;
+    }
+    return KILN_OK;
+}
+
 void kiln__bpe_free(struct kiln__bpe *bpe)
 {
     free(bpe->merges);
+    free(bpe->ranks);
 }
 
 /* ---- one piece ---- */
 
 /* What a piece is made of so far. The last one's `next` is the count of all. */
 struct symbol {
-    int32_t token; /* -1: merged into the one before it */
+    const char *text;
+    uint32_t length; /* 0: merged into the one before it */
+    int32_t token;   /* -1: these bytes are none */
     uint32_t before, next;
 };
 
-/* A pair that may be merged, unless one of the two has changed meanwhile. */
+/* A pair that may be merged, unless one of the two has grown meanwhile. */
 struct candidate {
     uint32_t rank, place;
-    int32_t left, right, made;
+    uint32_t length;
+    int32_t made;
 };
 
 struct piece {
@@ -190,47 +236,87 @@ static struct candidate pop(struct piece *piece)
     return first;
 }
 
+/* What two symbols make, and how early. */
+static bool find_pair(const struct kiln__bpe *bpe, const struct symbol *left,
+                      const struct symbol *right, struct candidate *candidate)
+{
+    candidate->length = left->length + right->length;
+    if (bpe->ranks) {
+        candidate->made = kiln__vocabulary_find(bpe->vocabulary, left->text, candidate->length);
+        candidate->rank = candidate->made >= 0 ? bpe->ranks[candidate->made] : 0;
+        return candidate->made >= 0;
+    }
+    const struct kiln__bpe_merge *merge = find_merge(bpe, left->token, right->token);
+    candidate->made = merge ? merge->made : -1;
+    candidate->rank = merge ? merge->rank : 0;
+    return merge;
+}
+
 /* The symbol at a place and the one behind it, if they merge. */
 static bool consider(struct piece *piece, uint32_t place)
 {
     const struct symbol *left = &piece->symbols[place];
-    if (left->next == piece->count)
-        return true;
-    const int32_t right = piece->symbols[left->next].token;
-    const struct kiln__bpe_merge *merge = find_merge(piece->bpe, left->token, right);
-    return !merge ||
-           push(piece, &(struct candidate){merge->rank, place, left->token, right, merge->made});
+    struct candidate candidate = {.place = place};
+    return left->next == piece->count ||
+           !find_pair(piece->bpe, left, &piece->symbols[left->next], &candidate) ||
+           push(piece, &candidate);
 }
 
 static bool merge_one(struct piece *piece, const struct candidate *candidate)
 {
     struct symbol *symbols = piece->symbols, *left = &symbols[candidate->place];
     const uint32_t right = left->next;
-    if (left->token != candidate->left || right == piece->count ||
-        symbols[right].token != candidate->right)
+    if (!left->length || right == piece->count ||
+        left->length + symbols[right].length != candidate->length)
         return true;
     left->token = candidate->made;
+    left->length = candidate->length;
     left->next = symbols[right].next;
-    symbols[right].token = -1;
+    symbols[right].length = 0;
     if (left->next < piece->count)
         symbols[left->next].before = candidate->place;
     return (!candidate->place || consider(piece, left->before)) &&
            consider(piece, candidate->place);
 }
 
+/* Bytes, or characters. */
+static void begin_piece(struct piece *piece, const char *text, size_t bytes)
+{
+    const struct kiln__bpe *bpe = piece->bpe;
+    piece->count = 0;
+    piece->heap_count = 0;
+    for (size_t at = 0, length; at < bytes; at += length) {
+        const uint32_t place = piece->count;
+        int32_t point, token = bpe->bytes[(unsigned char)text[at]];
+        length = bpe->ranks ? kiln__unicode_next(text + at, bytes - at, &point) : 1;
+        if (bpe->ranks)
+            token = kiln__vocabulary_find(bpe->vocabulary, text + at, length);
+        if (token >= 0 || bpe->ranks)
+            piece->symbols[piece->count++] = (struct symbol){text + at, (uint32_t)length, token,
+                                                             place ? place - 1 : 0, place + 1};
+    }
+}
+
+/* A symbol's token, or those of its bytes. */
+static bool add_symbol(const struct kiln__bpe *bpe, const struct symbol *symbol,
+                       struct kiln__tokens *tokens)
+{
+    bool fine = true;
+    if (symbol->token >= 0)
+        return kiln__tokens_add(tokens, symbol->token);
+    for (uint32_t i = 0; i < symbol->length && fine; i++) {
+        const int32_t byte = bpe->bytes[(unsigned char)symbol->text[i]];
+        const int32_t token = byte >= 0 ? byte : bpe->unknown;
+        fine = token < 0 || kiln__tokens_add(tokens, token);
+    }
+    return fine;
+}
+
 static bool encode_piece(struct piece *piece, const char *text, size_t bytes,
                          struct kiln__tokens *tokens)
 {
-    const struct kiln__bpe *bpe = piece->bpe;
     bool fine = true;
-    piece->count = 0;
-    piece->heap_count = 0;
-    for (size_t i = 0; i < bytes; i++) {
-        const int32_t token = bpe->bytes[(unsigned char)text[i]];
-        const uint32_t at = piece->count;
-        if (token >= 0)
-            piece->symbols[piece->count++] = (struct symbol){token, at ? at - 1 : 0, at + 1};
-    }
+    begin_piece(piece, text, bytes);
     for (uint32_t i = 0; i < piece->count && fine; i++)
         fine = consider(piece, i);
     while (piece->heap_count && fine) {
@@ -238,16 +324,37 @@ static bool encode_piece(struct piece *piece, const char *text, size_t bytes,
         fine = merge_one(piece, &candidate);
     }
     for (uint32_t i = 0; i < piece->count && fine; i = piece->symbols[i].next)
-        fine = kiln__tokens_add(tokens, piece->symbols[i].token);
+        fine = add_symbol(piece->bpe, &piece->symbols[i], tokens);
     return fine;
 }
 
 /* ---- a text ---- */
 
-bool kiln__bpe_encode(const struct kiln__bpe *bpe, const char *text, size_t bytes,
+/* One piece, in which U+2581 and spaces are the same. */
+static bool encode_spaced(const struct kiln__bpe *bpe, const char *text, size_t bytes, bool leads,
+                          struct kiln__tokens *tokens)
+{
+    struct piece piece = {.bpe = bpe};
+    char *spaced = malloc(bytes + 1);
+    piece.symbols = bytes < UINT32_MAX / 2 ? malloc((bytes + 1) * sizeof *piece.symbols) : NULL;
+    bool fine = spaced && piece.symbols;
+    if (fine) {
+        *spaced = ' ';
+        const size_t length = kiln__spaced(text, bytes, spaced + leads) + leads;
+        fine = encode_piece(&piece, spaced, length, tokens);
+    }
+    free(spaced);
+    free(piece.symbols);
+    free(piece.heap);
+    return fine;
+}
+
+bool kiln__bpe_encode(const struct kiln__bpe *bpe, const char *text, size_t bytes, bool begins,
                       struct kiln__tokens *tokens)
 {
     struct piece piece = {.bpe = bpe};
+    if (bpe->ranks)
+        return encode_spaced(bpe, text, bytes, begins && bpe->leads, tokens);
     size_t capacity = 0, length;
     const char *at;
     bool fine = true;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-level BPE: the bytes of a piece are merged, the pair first that the file lists first. */
+/* BPE: parts of a piece are merged. Byte-level BPE begins with bytes, and of its pairs the one
+ * comes first that the file lists first; SentencePiece's begins with characters, and the pair that
+ * makes the token of the highest score comes first. */
 #ifndef KILN_LM_BPE_H
 #define KILN_LM_BPE_H
 
@@ -17,18 +19,24 @@ bool kiln__tokens_add(struct kiln__tokens *tokens, int32_t number);
 
 struct kiln__bpe {
     const struct kiln__vocabulary *vocabulary;
-    const struct kiln__split_rule *rule;
-    int32_t bytes[256]; /* their tokens; -1: none, the byte is left out */
+    const struct kiln__split_rule *rule; /* of byte-level BPE; NULL: SentencePiece's */
+    int32_t bytes[256];                  /* their tokens; -1: none, the byte is left out */
     size_t n_merges;
     struct kiln__bpe_merge *merges; /* in the order of their pairs */
+    uint32_t *ranks;                /* of tokens, by their scores */
+    int32_t unknown;                /* what a byte without a token is; -1: it is left out */
+    bool leads;                     /* a text begins with a space */
 };
 
 kiln_status kiln__bpe_read(const struct kiln__gguf *gguf, const struct kiln__vocabulary *vocabulary,
                            struct kiln__bpe *bpe);
+kiln_status kiln__bpe_read_scores(const struct kiln__gguf *gguf,
+                                  const struct kiln__vocabulary *vocabulary, struct kiln__bpe *bpe);
 void kiln__bpe_free(struct kiln__bpe *bpe);
 
-/* Add the tokens of a text. Threads: any. False: no memory. */
-bool kiln__bpe_encode(const struct kiln__bpe *bpe, const char *text, size_t bytes,
+/* Add the tokens of part of a text, of its beginning or of another. Threads: any. False: no memory.
+ */
+bool kiln__bpe_encode(const struct kiln__bpe *bpe, const char *text, size_t bytes, bool begins,
                       struct kiln__tokens *tokens);
 
 #endif

@@ -38,7 +38,8 @@ double kiln__lm_slot_bytes(const kiln_lm *lm, kiln_type type, size_t context)
 }
 
 /* Cosine and sine of each position's angles, in double precision until they are stored. */
-static kiln_status fill_angles(const char *call, const kiln_lm *lm, struct kiln__lm_caches *caches)
+static kiln_status fill_angles(const char *call, const kiln_lm *lm, struct kiln__lm_caches *caches,
+                               enum kiln__lm_reach reach)
 {
     const struct kiln__lm_shape *shape = &lm->shape;
     const float *factors = lm->weights.factors;
@@ -46,8 +47,8 @@ static kiln_status fill_angles(const char *call, const kiln_lm *lm, struct kiln_
     float *cosine = malloc(caches->context * bytes), *sine = malloc(caches->context * bytes);
     kiln_status status = cosine && sine ? KILN_OK : kiln__lm_no_memory(call);
     for (size_t i = 0; i < half && !status; i++) {
-        const double frequency = shape->scale *
-                                 pow(shape->base, -2.0 * (double)i / (double)shape->turned) /
+        const double frequency = shape->scale[reach] *
+                                 pow(shape->base[reach], -2.0 * (double)i / (double)shape->turned) /
                                  (factors ? (double)factors[i] : 1);
         for (size_t place = 0; place < caches->context; place++) {
             cosine[place * half + i] = (float)cos((double)place * frequency);
@@ -55,11 +56,27 @@ static kiln_status fill_angles(const char *call, const kiln_lm *lm, struct kiln_
         }
     }
     if (!status)
-        status = kiln_buffer_write(caches->cosine, 0, cosine, caches->context * bytes);
+        status = kiln_buffer_write(caches->cosine[reach], 0, cosine, caches->context * bytes);
     if (!status)
-        status = kiln_buffer_write(caches->sine, 0, sine, caches->context * bytes);
+        status = kiln_buffer_write(caches->sine[reach], 0, sine, caches->context * bytes);
     free(cosine);
     free(sine);
+    return status;
+}
+
+/* Of layers that see a window only where there are such. */
+static kiln_status make_angles(const char *call, const kiln_lm *lm, struct kiln__lm_caches *caches)
+{
+    const struct kiln__lm_shape *shape = &lm->shape;
+    const size_t dims[] = {caches->context, shape->turned / 2};
+    kiln_status status = KILN_OK;
+    for (int reach = 0; reach < (shape->window ? KILN__LM_REACHES : 1) && !status; reach++) {
+        status = kiln_buffer_create(lm->context, KILN_F32, 2, dims, &caches->cosine[reach]);
+        if (!status)
+            status = kiln_buffer_create(lm->context, KILN_F32, 2, dims, &caches->sine[reach]);
+        if (!status)
+            status = fill_angles(call, lm, caches, (enum kiln__lm_reach)reach);
+    }
     return status;
 }
 
@@ -80,7 +97,6 @@ kiln_status kiln__lm_caches_make(const char *call, const kiln_lm *lm,
 {
     const struct kiln__lm_shape *shape = &lm->shape;
     const size_t dims[] = {shape->pairs, caches->slots, caches->context, shape->size};
-    const size_t angles[] = {caches->context, shape->turned / 2};
     void *zeros = calloc(dims[0] * dims[2] * dims[3], kiln_type_size(caches->type));
     caches->keys = calloc(shape->layers, sizeof *caches->keys);
     caches->values = calloc(shape->layers, sizeof *caches->values);
@@ -92,11 +108,7 @@ kiln_status kiln__lm_caches_make(const char *call, const kiln_lm *lm,
             status = make_cache(lm, caches->type, dims, zeros, &caches->values[i]);
     }
     free(zeros);
-    if (!status)
-        status = kiln_buffer_create(lm->context, KILN_F32, 2, angles, &caches->cosine);
-    if (!status)
-        status = kiln_buffer_create(lm->context, KILN_F32, 2, angles, &caches->sine);
-    return status ? status : fill_angles(call, lm, caches);
+    return status ? status : make_angles(call, lm, caches);
 }
 
 void kiln__lm_caches_free(const kiln_lm *lm, struct kiln__lm_caches *caches)
@@ -107,6 +119,8 @@ void kiln__lm_caches_free(const kiln_lm *lm, struct kiln__lm_caches *caches)
     }
     free(caches->keys);
     free(caches->values);
-    kiln_buffer_release(caches->cosine);
-    kiln_buffer_release(caches->sine);
+    for (size_t i = 0; i < KILN__LM_REACHES; i++) {
+        kiln_buffer_release(caches->cosine[i]);
+        kiln_buffer_release(caches->sine[i]);
+    }
 }

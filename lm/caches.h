@@ -7,9 +7,10 @@
 
 struct kiln__lm_caches {
     kiln_type type;
-    size_t slots, context;        /* texts, and the most tokens of each */
-    kiln_buffer **keys, **values; /* of each layer [pairs,slots,context,size] */
-    kiln_buffer *cosine, *sine;   /* of each position [context,turned/2] */
+    size_t slots, context;                 /* texts, and the most tokens of each */
+    kiln_buffer **keys, **values;          /* of each layer [pairs,slots,context,size] */
+    kiln_buffer *cosine[KILN__LM_REACHES]; /* of each position [context,turned/2] */
+    kiln_buffer *sine[KILN__LM_REACHES];
 };
 
 /* How many tokens a text has room for, and as what keys are stored, where nobody says. */

@@ -2,15 +2,19 @@
 /* A step of a decoder as a batch: tokens at positions that only the run knows become logits. */
 #include "lm/decoder.h"
 
+#include <math.h>
+
 /* What all layers share. */
 struct recording {
     kiln_batch *batch;
     const struct kiln__lm_step *step;
     const struct kiln__lm_shape *shape;
-    size_t rows;              /* of all lanes */
-    kiln_tensor positions;    /* of each slot's first row */
-    kiln_tensor lengths;      /* of each lane's text with all its rows; of a single lane [] */
-    kiln_tensor cosine, sine; /* of each row [rows,turned/2] */
+    size_t rows;           /* of all lanes */
+    kiln_tensor positions; /* of each slot's first row */
+    kiln_tensor lengths;   /* of each lane's text with all its rows; of a single lane [] */
+    kiln_tensor cosine[KILN__LM_REACHES], sine[KILN__LM_REACHES]; /* of each row [rows,turned/2] */
+    kiln_tensor window;        /* which keys a row of a near layer sees; empty: all */
+    enum kiln__lm_reach reach; /* of the layer */
 };
 
 static kiln_tensor product(struct recording *r, kiln_tensor x, const struct kiln__lm_matrix *matrix)
@@ -28,18 +32,20 @@ static kiln_tensor vector(struct recording *r, const struct kiln__lm_matrix *mat
     return kiln_import(r->batch, matrix->parts[0]);
 }
 
+/* Without a scale it stays as it is. */
 static kiln_tensor normalize(struct recording *r, kiln_tensor x,
                              const struct kiln__lm_matrix *scale)
 {
+    if (!scale->parts[0])
+        return x;
     return kiln_rms_norm(r->batch, x, vector(r, scale), kiln_axes(-1), r->shape->epsilon);
 }
 
 /* Queries or keys [heads,rows,size]. */
 static kiln_tensor turn(struct recording *r, kiln_tensor x, const struct kiln__lm_matrix *norm)
 {
-    if (norm->parts[0])
-        x = normalize(r, x, norm);
-    return kiln_rotary(r->batch, x, r->cosine, r->sine, r->shape->architecture->neighbours);
+    return kiln_rotary(r->batch, normalize(r, x, norm), r->cosine[r->reach], r->sine[r->reach],
+                       r->shape->architecture->neighbours);
 }
 
 /* Put rows [pairs,rows,size] into a cache at their positions; gives the keys or values of the
@@ -90,8 +96,10 @@ static kiln_tensor attend(struct recording *r, kiln_tensor q, kiln_tensor k, kil
     const size_t heads = r->shape->heads, rows = r->rows, size = r->shape->size;
     kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
     options.causal = r->step->rows > 1;
+    options.scale = r->shape->attention_scale;
+    const kiln_tensor window = r->reach == KILN__LM_NEAR ? r->window : (kiln_tensor){0};
     kiln_tensor a = kiln_attention_with_lengths(r->batch, queries(r, q), keys(r, k), keys(r, v),
-                                                (kiln_tensor){0}, r->lengths, &options);
+                                                window, r->lengths, &options);
     if (rows > 1)
         a = kiln_transpose(r->batch, kiln_reshape(r->batch, a, kiln_shape(heads, rows, size)),
                            kiln_dims(1, 0, 2));
@@ -112,7 +120,7 @@ static kiln_tensor attention(struct recording *r, kiln_tensor x, size_t number)
     kiln_tensor q = turn(r, part[0], &layer->q_norm);
     kiln_tensor k = remember(r, turn(r, part[1], &layer->k_norm), r->step->caches->keys[number]);
     kiln_tensor v = remember(r, part[2], r->step->caches->values[number]);
-    return product(r, attend(r, q, k, v), &layer->out);
+    return normalize(r, product(r, attend(r, q, k, v), &layer->out), &layer->out_norm);
 }
 
 static kiln_tensor feed_forward(struct recording *r, kiln_tensor x, size_t number)
@@ -121,7 +129,35 @@ static kiln_tensor feed_forward(struct recording *r, kiln_tensor x, size_t numbe
     kiln_tensor part[2];
     kiln_split(r->batch, product(r, normalize(r, x, &layer->inner_norm), &layer->gate_up), 1, 2,
                NULL, part);
-    return product(r, kiln_mul(r->batch, kiln_swish(r->batch, part[0]), part[1]), &layer->down);
+    kiln_tensor gate = r->shape->architecture->gelu ? kiln_gelu_tanh(r->batch, part[0])
+                                                    : kiln_swish(r->batch, part[0]);
+    return normalize(r, product(r, kiln_mul(r->batch, gate, part[1]), &layer->down),
+                     &layer->down_norm);
+}
+
+/* The keys that lie less than a window before each row [lanes,rows,context]; of a single lane
+ * [rows,context]. */
+static kiln_tensor see_window(struct recording *r, kiln_tensor places)
+{
+    const size_t lanes = r->step->lanes, rows = r->step->rows, context = r->step->caches->context;
+    kiln_batch *b = r->batch;
+    kiln_tensor far = kiln_add(b, places, kiln_constant(b, KILN_I32, -(double)r->shape->window));
+    far = lanes > 1 ? kiln_reshape(b, far, kiln_shape(lanes, rows, 1))
+                    : kiln_reshape(b, far, kiln_shape(rows, 1));
+    return kiln_less(b, far, kiln_iota(b, kiln_shape(1, context), 1));
+}
+
+/* Angles of the rows, and what near layers see. */
+static void look(struct recording *r, kiln_tensor places)
+{
+    const struct kiln__lm_caches *caches = r->step->caches;
+    kiln_batch *b = r->batch;
+    for (int i = 0; i < KILN__LM_REACHES && caches->cosine[i]; i++) {
+        r->cosine[i] = kiln_gather(b, kiln_import(b, caches->cosine[i]), places, 0);
+        r->sine[i] = kiln_gather(b, kiln_import(b, caches->sine[i]), places, 0);
+    }
+    if (r->shape->window && r->shape->window < caches->context)
+        r->window = see_window(r, places);
 }
 
 static void begin(struct recording *r)
@@ -135,9 +171,7 @@ static void begin(struct recording *r)
                                       : r->positions;
     kiln_tensor places = kiln_add(b, kiln_iota(b, kiln_shape(1, rows), 1),
                                   kiln_reshape(b, first, kiln_shape(lanes, 1)));
-    places = kiln_reshape(b, places, kiln_shape(r->rows));
-    r->cosine = kiln_gather(b, kiln_import(b, step->caches->cosine), places, 0);
-    r->sine = kiln_gather(b, kiln_import(b, step->caches->sine), places, 0);
+    look(r, kiln_reshape(b, places, kiln_shape(r->rows)));
     if (slots == 1)
         first = r->positions = kiln_reshape(b, first, KILN_SCALAR);
     r->lengths = kiln_add(b, first, kiln_constant(b, KILN_I32, (double)rows));
@@ -155,7 +189,10 @@ kiln_status kiln__lm_record(const struct kiln__lm_step *step, kiln_batch **batch
     begin(&r);
     kiln_tensor tokens = kiln_upload(b, KILN_I32, kiln_shape(r.rows), step->tokens);
     kiln_tensor x = kiln_cast(b, kiln_gather(b, vector(&r, &weights->words), tokens, 0), KILN_F32);
+    if (r.shape->architecture->scaled)
+        x = kiln_scale(b, x, sqrt((double)r.shape->width));
     for (size_t i = 0; i < r.shape->layers; i++) {
+        r.reach = kiln__lm_reach(r.shape, i);
         x = kiln_add(b, x, attention(&r, x, i));
         x = kiln_add(b, x, feed_forward(&r, x, i));
     }

@@ -91,7 +91,9 @@ endif
 
 # ---- its tests ----
 
+lm_long_tests = tests/lm/test_architectures
 lm_tests = \
+	$(lm_long_tests) \
 	tests/lm/test_batcher \
 	tests/lm/test_chat \
 	tests/lm/test_gguf \
@@ -103,6 +105,9 @@ LM_TEST_LIBS = libkiln-lm-internal.la $(LDADD)
 tests_lm_test_batcher_SOURCES = tests/lm/test_batcher.c $(lm_test_model)
 tests_lm_test_batcher_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_batcher_LDADD = $(LM_TEST_LIBS)
+tests_lm_test_architectures_SOURCES = tests/lm/test_architectures.c $(lm_test_model)
+tests_lm_test_architectures_CPPFLAGS = $(LM_TEST_CPPFLAGS)
+tests_lm_test_architectures_LDADD = $(LM_TEST_LIBS)
 tests_lm_test_chat_SOURCES = tests/lm/test_chat.c $(lm_test_model)
 tests_lm_test_chat_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_chat_LDADD = $(LM_TEST_LIBS)

@@ -196,7 +196,8 @@ const char *kiln_lm_token_text(const kiln_lm *lm, int32_t token, size_t *bytes)
     const bool is_token = lm && token >= 0 && (size_t)token < lm->tokenizer.vocabulary.count;
     const struct kiln__token *found = is_token ? &lm->tokenizer.vocabulary.tokens[token] : NULL;
     const bool is_text =
-        found && (found->kind == KILN__TOKEN_NORMAL || found->kind == KILN__TOKEN_USER);
+        found && (found->kind == KILN__TOKEN_NORMAL || found->kind == KILN__TOKEN_USER ||
+                  found->kind == KILN__TOKEN_BYTE);
     if (bytes)
         *bytes = is_text ? found->length : 0;
     return is_text ? found->bytes : "";

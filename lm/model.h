@@ -22,8 +22,8 @@ struct kiln__lm_matrix {
 
 /* What an architecture has not is empty. */
 struct kiln__lm_layer {
-    struct kiln__lm_matrix attention_norm, qkv, qkv_bias, q_norm, k_norm, out;
-    struct kiln__lm_matrix inner_norm, gate_up, down;
+    struct kiln__lm_matrix attention_norm, qkv, qkv_bias, q_norm, k_norm, out, out_norm;
+    struct kiln__lm_matrix inner_norm, gate_up, down, down_norm;
 };
 
 struct kiln__lm_weights {

@@ -43,8 +43,10 @@ static kiln_status fill(kiln_lm_session *session, const kiln_lm_session_options 
     const kiln_lm *lm = session->lm;
     session->context = own->context ? own->context : kiln__lm_usual_context(lm);
     session->most_rows = KILN__LM_MOST_ROWS;
-    session->caches = (struct kiln__lm_caches){
-        own->cache ? own->cache : kiln__lm_usual_cache(lm), 1, session->context, 0, 0, 0, 0};
+    session->caches =
+        (struct kiln__lm_caches){.type = own->cache ? own->cache : kiln__lm_usual_cache(lm),
+                                 .slots = 1,
+                                 .context = session->context};
     session->sampling =
         (struct kiln__sampling){own->temperature, own->top_k, own->top_p, own->min_p};
     session->seed = own->seed;

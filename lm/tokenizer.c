@@ -24,8 +24,8 @@ static bool is_known_end(const struct kiln__token *token)
     static const char *const texts[] = {"<|im_end|>",    "<|endoftext|>",   "<|eot_id|>", "<|end|>",
                                         "<end_of_turn>", "<|end_of_text|>", "<|eom_id|>"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (token->kind == KILN__TOKEN_CONTROL && token->length == strlen(texts[i]) &&
-            !memcmp(token->bytes, texts[i], token->length))
+        if ((token->kind == KILN__TOKEN_CONTROL || token->kind == KILN__TOKEN_USER) &&
+            token->length == strlen(texts[i]) && !memcmp(token->bytes, texts[i], token->length))
             return true;
     return false;
 }
@@ -34,13 +34,16 @@ static kiln_status read_ends(const struct kiln__gguf *gguf, struct kiln__tokeniz
 {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
-    const struct kiln__vocabulary *vocabulary = &tokenizer->vocabulary;
+    struct kiln__vocabulary *vocabulary = &tokenizer->vocabulary;
     kiln_status status = KILN_OK;
     tokenizer->ends = calloc(vocabulary->count, sizeof *tokenizer->ends);
     if (!tokenizer->ends)
         return kiln__lm_no_memory("kiln_lm_load");
-    for (size_t i = 0; i < vocabulary->count; i++)
+    for (size_t i = 0; i < vocabulary->count; i++) {
         tokenizer->ends[i] = is_known_end(&vocabulary->tokens[i]);
+        if (tokenizer->ends[i]) /* some files say that a user may write it */
+            vocabulary->tokens[i].kind = KILN__TOKEN_CONTROL;
+    }
     tokenizer->end = -1;
     for (size_t i = sizeof keys / sizeof *keys;
          i-- > 0 && !status;) { /* the first one counts most */
@@ -56,9 +59,10 @@ static kiln_status read_ends(const struct kiln__gguf *gguf, struct kiln__tokeniz
 
 static kiln_status read_special(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
 {
+    const struct kiln__split_rule *rule = tokenizer->bpe.rule;
     kiln_status status = read_number(gguf, "tokenizer.ggml.bos_token_id",
                                      tokenizer->vocabulary.count, &tokenizer->begin);
-    tokenizer->adds_begin = tokenizer->bpe.rule->wide && tokenizer->bpe.rule->most_digits == 3;
+    tokenizer->adds_begin = !rule || (rule->wide && rule->most_digits == 3);
     if (!status)
         status = kiln__gguf_bool(gguf, "tokenizer.ggml.add_bos_token", &tokenizer->adds_begin);
     if (tokenizer->begin < 0)
@@ -66,19 +70,33 @@ static kiln_status read_special(const struct kiln__gguf *gguf, struct kiln__toke
     return status ? status : read_ends(gguf, tokenizer);
 }
 
+/* tokenizer.ggml.model */
+static const struct {
+    const char *name;
+    enum kiln__spelling spelling;
+    kiln_status (*read)(const struct kiln__gguf *gguf, const struct kiln__vocabulary *vocabulary,
+                        struct kiln__bpe *bpe);
+} models[] = {
+    {"gpt2", KILN__BYTE_LEVEL, kiln__bpe_read},
+    {"llama", KILN__SPACED, kiln__bpe_read_scores},
+};
+
 kiln_status kiln__tokenizer_read(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
 {
     struct kiln__gguf_text model = {"none", 4};
     kiln_status status = kiln__gguf_string(gguf, "tokenizer.ggml.model", &model);
-    if (!status && !kiln__gguf_text_is(model, "gpt2"))
+    size_t row = 0;
+    while (row < sizeof models / sizeof *models && !kiln__gguf_text_is(model, models[row].name))
+        row++;
+    if (!status && row == sizeof models / sizeof *models)
         status = kiln__lm_fail(KILN_UNSUPPORTED,
                                "kiln_lm_load: %s: the tokenizer is \"%.*s\"; kiln knows gpt2 "
-                               "(byte-level BPE)",
+                               "(byte-level BPE) and llama (SentencePiece's BPE)",
                                gguf->path, KILN__GGUF_SAID(model));
     if (!status)
-        status = kiln__vocabulary_read(gguf, true, &tokenizer->vocabulary);
+        status = kiln__vocabulary_read(gguf, models[row].spelling, &tokenizer->vocabulary);
     if (!status)
-        status = kiln__bpe_read(gguf, &tokenizer->vocabulary, &tokenizer->bpe);
+        status = models[row].read(gguf, &tokenizer->vocabulary, &tokenizer->bpe);
     return status ? status : read_special(gguf, tokenizer);
 }
 
@@ -97,7 +115,8 @@ static int32_t find_special(const struct kiln__vocabulary *vocabulary,
 {
     const char *text = reading->text + at;
     const size_t rest = reading->bytes - at;
-    if (!vocabulary->special_begins[(unsigned char)*text])
+    const size_t *from = &vocabulary->special_from[(unsigned char)*text];
+    if (from[0] == from[1])
         return -1;
     const char *given = reading->given ? memchr(reading->given + at, 1, rest) : NULL;
     const size_t own = given ? (size_t)(given - reading->given) - at : rest;
@@ -106,22 +125,37 @@ static int32_t find_special(const struct kiln__vocabulary *vocabulary,
     return special < 0 ? kiln__vocabulary_special(vocabulary, text, rest, false) : special;
 }
 
+/* What stands before a special token, or before the end. A text begins where nothing comes before
+ * it, or the token that a text begins with. */
+static bool encode_part(const struct kiln__tokenizer *tokenizer, const char *text, size_t bytes,
+                        bool *begins, struct kiln__tokens *tokens)
+{
+    const bool leads = *begins;
+    *begins = false;
+    return kiln__bpe_encode(&tokenizer->bpe, text, bytes, leads, tokens);
+}
+
 bool kiln__tokenizer_encode(const struct kiln__tokenizer *tokenizer,
                             const struct kiln__reading *reading, struct kiln__tokens *tokens)
 {
     const struct kiln__vocabulary *vocabulary = &tokenizer->vocabulary;
     const char *text = reading->text;
     size_t from = 0;
-    for (size_t at = 0; at < reading->bytes;) {
+    bool fine = true, begins = true;
+    for (size_t at = 0; at < reading->bytes && fine;) {
         const int32_t special = find_special(vocabulary, reading, at);
         if (special < 0) {
             at++;
             continue;
         }
-        if (!kiln__bpe_encode(&tokenizer->bpe, text + from, at - from, tokens) ||
-            !kiln__tokens_add(tokens, special))
-            return false;
-        from = at += vocabulary->tokens[special].length;
+        const struct kiln__token *token = &vocabulary->tokens[special];
+        if (at > from || token->kind == KILN__TOKEN_USER)
+            fine = encode_part(tokenizer, text + from, at - from, &begins, tokens);
+        fine = fine && kiln__tokens_add(tokens, special);
+        begins = special == tokenizer->begin;
+        from = at += token->length;
     }
-    return kiln__bpe_encode(&tokenizer->bpe, text + from, reading->bytes - from, tokens);
+    if (fine && reading->bytes > from)
+        fine = encode_part(tokenizer, text + from, reading->bytes - from, &begins, tokens);
+    return fine;
 }

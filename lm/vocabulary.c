@@ -2,6 +2,7 @@
 /* Tokens from a file's metadata, found by their bytes. */
 #include "lm/vocabulary.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,18 @@ size_t kiln__byte_level(const char *text, size_t length, char *bytes)
     return count;
 }
 
+size_t kiln__spaced(const char *text, size_t length, char *bytes)
+{
+    static const char mark[] = "\xe2\x96\x81"; /* U+2581 */
+    size_t count = 0;
+    for (size_t at = 0; at < length;) {
+        const bool is_space = length - at >= 3 && !memcmp(text + at, mark, 3);
+        bytes[count++] = is_space ? ' ' : text[at];
+        at += is_space ? 3 : 1;
+    }
+    return count;
+}
+
 /* ---- order ---- */
 
 static int compare_bytes(const char *a, size_t a_length, const char *b, size_t b_length)
@@ -69,9 +82,13 @@ static int by_bytes(const void *a, const void *b)
     return order ? order : (x->number > y->number) - (x->number < y->number);
 }
 
-static int by_length(const void *a, const void *b)
+static int by_beginning(const void *a, const void *b)
 {
     const struct numbered *x = a, *y = b;
+    const unsigned char first = (unsigned char)*x->token->bytes,
+                        second = (unsigned char)*y->token->bytes;
+    if (first != second)
+        return first < second ? -1 : 1;
     if (x->token->length != y->token->length)
         return x->token->length < y->token->length ? 1 : -1;
     return (x->number > y->number) - (x->number < y->number);
@@ -132,8 +149,30 @@ static kiln_status read_kinds(const struct kiln__gguf *gguf, struct kiln__vocabu
     return status;
 }
 
+/* What a token says, in a place with as much room as it takes in the file; answers how many bytes.
+ */
+static size_t spell(enum kiln__spelling spelling, enum kiln__token_kind kind,
+                    struct kiln__gguf_text text, char *bytes)
+{
+    unsigned byte;
+    char word[8];
+    if (spelling == KILN__BYTE_LEVEL && kind == KILN__TOKEN_NORMAL)
+        return kiln__byte_level(text.bytes, text.length, bytes);
+    if (spelling == KILN__SPACED && kind == KILN__TOKEN_NORMAL)
+        return kiln__spaced(text.bytes, text.length, bytes);
+    if (kind == KILN__TOKEN_BYTE && text.length == 6) {
+        snprintf(word, sizeof word, "%.6s", text.bytes);
+        if (sscanf(word, "<0x%2X>", &byte) == 1) {
+            *bytes = (char)byte;
+            return 1;
+        }
+    }
+    memcpy(bytes, text.bytes, text.length);
+    return text.length;
+}
+
 static kiln_status read_tokens(const struct kiln__gguf *gguf, const struct kiln__gguf_key *key,
-                               bool byte_level, struct kiln__vocabulary *vocabulary)
+                               enum kiln__spelling spelling, struct kiln__vocabulary *vocabulary)
 {
     const uint8_t *at = key->values;
     size_t bytes = 0;
@@ -150,17 +189,13 @@ static kiln_status read_tokens(const struct kiln__gguf *gguf, const struct kiln_
         const struct kiln__gguf_text text = kiln__gguf_next_text(&at);
         struct kiln__token *token = &vocabulary->tokens[i];
         token->bytes = storage;
-        token->length = text.length;
-        if (byte_level && is_ordinary(token))
-            token->length = kiln__byte_level(text.bytes, text.length, storage);
-        else
-            memcpy(storage, text.bytes, text.length);
+        token->length = spell(spelling, token->kind, text, storage);
         storage += token->length;
     }
     return status;
 }
 
-kiln_status kiln__vocabulary_read(const struct kiln__gguf *gguf, bool byte_level,
+kiln_status kiln__vocabulary_read(const struct kiln__gguf *gguf, enum kiln__spelling spelling,
                                   struct kiln__vocabulary *vocabulary)
 {
     const struct kiln__gguf_key *key;
@@ -169,17 +204,19 @@ kiln_status kiln__vocabulary_read(const struct kiln__gguf *gguf, bool byte_level
         status = kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: %s has %zu tokens", gguf->path,
                                key->count);
     if (!status)
-        status = read_tokens(gguf, key, byte_level, vocabulary);
+        status = read_tokens(gguf, key, spelling, vocabulary);
     if (status)
         return status;
     vocabulary->ordered = pick(vocabulary, is_ordinary, by_bytes, &vocabulary->n_ordered);
-    vocabulary->special = pick(vocabulary, is_special, by_length, &vocabulary->n_special);
+    vocabulary->special = pick(vocabulary, is_special, by_beginning, &vocabulary->n_special);
     if (!vocabulary->ordered || !vocabulary->special)
         return kiln__lm_no_memory("kiln_lm_load");
-    for (size_t i = 0; i < vocabulary->n_special; i++)
-        vocabulary
-            ->special_begins[(unsigned char)*vocabulary->tokens[vocabulary->special[i]].bytes] =
-            true;
+    for (size_t i = 0; i < vocabulary->n_special; i++) {
+        const char *bytes = vocabulary->tokens[vocabulary->special[i]].bytes;
+        vocabulary->special_from[(unsigned char)*bytes + 1]++;
+    }
+    for (size_t i = 1; i <= 256; i++)
+        vocabulary->special_from[i] += vocabulary->special_from[i - 1];
     return KILN_OK;
 }
 
@@ -215,9 +252,8 @@ int32_t kiln__vocabulary_find(const struct kiln__vocabulary *vocabulary, const c
 int32_t kiln__vocabulary_special(const struct kiln__vocabulary *vocabulary, const char *text,
                                  size_t bytes, bool control)
 {
-    if (!vocabulary->special_begins[(unsigned char)*text])
-        return -1;
-    for (size_t i = 0; i < vocabulary->n_special; i++) {
+    const size_t *from = &vocabulary->special_from[(unsigned char)*text];
+    for (size_t i = from[0]; i < from[1]; i++) {
         const struct kiln__token *token = &vocabulary->tokens[vocabulary->special[i]];
         if (token->length <= bytes && (control || token->kind == KILN__TOKEN_USER) &&
             !memcmp(token->bytes, text, token->length))

@@ -31,13 +31,17 @@ struct kiln__vocabulary {
     char *storage;
     size_t n_ordered, n_special;
     int32_t *ordered; /* those that texts become, by their bytes */
-    int32_t *special; /* those that are found in texts as they are, the longest first */
-    bool special_begins[256];
+    int32_t *special; /* those that are found in texts as they are: by their first byte, of these */
+    size_t special_from[257]; /* from here on, the longest first */
 };
 
-/* Read the file's tokens; those of byte-level BPE are written in characters that stand for bytes.
- */
-kiln_status kiln__vocabulary_read(const struct kiln__gguf *gguf, bool byte_level,
+/* How a file writes tokens. */
+enum kiln__spelling {
+    KILN__BYTE_LEVEL, /* in characters that stand for bytes */
+    KILN__SPACED      /* U+2581 is a space, "<0x0A>" a byte */
+};
+
+kiln_status kiln__vocabulary_read(const struct kiln__gguf *gguf, enum kiln__spelling spelling,
                                   struct kiln__vocabulary *vocabulary);
 void kiln__vocabulary_free(struct kiln__vocabulary *vocabulary);
 
@@ -53,5 +57,8 @@ int32_t kiln__vocabulary_special(const struct kiln__vocabulary *vocabulary, cons
 /* From characters that stand for bytes to these; answers how many, at most `length`. Others stay as
  * they are. */
 size_t kiln__byte_level(const char *text, size_t length, char *bytes);
+
+/* U+2581 becomes a space; answers how many bytes there are, at most `length`. */
+size_t kiln__spaced(const char *text, size_t length, char *bytes);
 
 #endif

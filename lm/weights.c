@@ -170,20 +170,24 @@ static kiln_status read_layer(struct room *room, size_t number)
         struct kiln__lm_matrix *made;
     } all[] = {
         {true, {{"attn_norm.weight"}, {width}, 1, 0, true}, &layer->attention_norm},
-        {true,
+        {!row->fused,
          {{"attn_q.weight", "attn_k.weight", "attn_v.weight"}, {q, k, k}, 3, width, false},
          &layer->qkv},
+        {row->fused, {{"attn_qkv.weight"}, {q + 2 * k}, 1, width, false}, &layer->qkv},
         {row->biases,
          {{"attn_q.bias", "attn_k.bias", "attn_v.bias"}, {q, k, k}, 3, 0, true},
          &layer->qkv_bias},
         {row->head_norms, {{"attn_q_norm.weight"}, {shape->size}, 1, 0, true}, &layer->q_norm},
         {row->head_norms, {{"attn_k_norm.weight"}, {shape->size}, 1, 0, true}, &layer->k_norm},
         {true, {{"attn_output.weight"}, {width}, 1, q, false}, &layer->out},
+        {row->after_norms, {{"post_attention_norm.weight"}, {width}, 1, 0, true}, &layer->out_norm},
         {true, {{"ffn_norm.weight"}, {width}, 1, 0, true}, &layer->inner_norm},
-        {true,
+        {row->fused, {{"ffn_up.weight"}, {2 * inner}, 1, width, false}, &layer->gate_up},
+        {!row->fused,
          {{"ffn_gate.weight", "ffn_up.weight"}, {inner, inner}, 2, width, false},
          &layer->gate_up},
         {true, {{"ffn_down.weight"}, {width}, 1, inner, false}, &layer->down},
+        {row->after_norms, {{"post_ffw_norm.weight"}, {width}, 1, 0, true}, &layer->down_norm},
     };
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < sizeof all / sizeof *all && !status; i++)
@@ -288,9 +292,9 @@ void kiln__lm_weights_free(kiln_lm *lm)
     for (size_t i = 0; weights->layers && i < lm->shape.layers; i++) {
         const struct kiln__lm_layer *layer = &weights->layers[i];
         const struct kiln__lm_matrix *const all[] = {
-            &layer->attention_norm, &layer->qkv,     &layer->qkv_bias,
-            &layer->q_norm,         &layer->k_norm,  &layer->out,
-            &layer->inner_norm,     &layer->gate_up, &layer->down};
+            &layer->attention_norm, &layer->qkv,  &layer->qkv_bias, &layer->q_norm,
+            &layer->k_norm,         &layer->out,  &layer->out_norm, &layer->inner_norm,
+            &layer->gate_up,        &layer->down, &layer->down_norm};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
             release(all[k]);
     }

@@ -432,6 +432,7 @@ script_tests = \
 # to `make check-long`, which CI runs, too. The longest stand first, so that no processor waits for
 # one at the end.
 long_criterion_tests = \
+	$(lm_long_tests) \
 	tests/ops/test_ops_random \
 	tests/lower/test_matmul_operands \
 	tests/fuse/test_pairs \

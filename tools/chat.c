@@ -72,8 +72,9 @@ static void drop_messages(struct conversation *conversation, size_t from, size_t
 {
     for (size_t i = from; i < to; i++)
         free((char *)conversation->messages[i].content);
-    memmove(conversation->messages + from, conversation->messages + to,
-            (conversation->count - to) * sizeof *conversation->messages);
+    if (to < conversation->count)
+        memmove(conversation->messages + from, conversation->messages + to,
+                (conversation->count - to) * sizeof *conversation->messages);
     conversation->count -= to - from;
 }
 
@@ -174,7 +175,7 @@ static char *read_line(const struct conversation *conversation)
 {
     char *line = NULL;
     size_t capacity = 0;
-    ssize_t length;
+    ssize_t length = -1;
     do {
         if (conversation->is_terminal)
             fprintf(stderr, "%s> ", interrupted ? "\n" : "");

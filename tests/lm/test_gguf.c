@@ -149,7 +149,7 @@ static double scale_with(const char *name, float factor)
     kiln__gguf_free(&gguf);
     free(longer);
     free(bytes);
-    return shape.scale;
+    return shape.scale[KILN__LM_FAR];
 }
 
 /* Without a type a factor is a linear one, as it was before there were types. */

@@ -80,6 +80,81 @@ Test(tokens, lines)
 #include "known.def"
 }
 
+/* ---- SentencePiece's BPE, beside sentencepiece ---- */
+
+struct model {
+    uint8_t *bytes;
+    struct kiln__gguf gguf;
+    struct kiln__tokenizer tokenizer;
+};
+
+static void open_model(const char *name, struct model *model)
+{
+    size_t count;
+    model->bytes = model_bytes(name, &count);
+    expect_ok(kiln__gguf_read(name, model->bytes, count, &model->gguf));
+    expect_ok(kiln__tokenizer_read(&model->gguf, &model->tokenizer));
+}
+
+static void close_model(struct model *model)
+{
+    kiln__tokenizer_free(&model->tokenizer);
+    kiln__gguf_free(&model->gguf);
+    free(model->bytes);
+}
+
+/* The tokens, and their bytes again, but for a space before them. */
+static void check_spaced(const struct kiln__tokenizer *of, const char *text, size_t bytes,
+                         size_t count, const int32_t *wanted)
+{
+    const struct kiln__reading reading = {text, bytes, true, NULL};
+    struct kiln__tokens tokens = {0};
+    char back[256] = "";
+    size_t at = 0;
+    cr_assert(kiln__tokenizer_encode(of, &reading, &tokens));
+    cr_expect_eq(tokens.count, count, "\"%s\": %zu tokens, not %zu", text, tokens.count, count);
+    for (size_t i = 0; i < tokens.count; i++) {
+        const struct kiln__token *token = &of->vocabulary.tokens[tokens.numbers[i]];
+        cr_expect_eq(tokens.numbers[i], wanted[i], "\"%s\": token %zu is %d, not %d", text, i,
+                     (int)tokens.numbers[i], (int)wanted[i]);
+        memcpy(back + at, token->bytes, token->length);
+        at += token->length;
+    }
+    const bool has_mark = strstr(text, "\xe2\x96\x81");
+    const size_t lead = at - bytes;
+    cr_expect(has_mark ||
+                  (lead <= 1 && !memcmp(back + lead, text, bytes) && (!lead || *back == ' ')),
+              "\"%s\" is \"%s\"", text, back);
+    free(tokens.numbers);
+}
+
+Test(tokens, spaced)
+{
+    struct model gemma = {0}, phi = {0};
+    open_model("gemma3.gguf", &gemma);
+    open_model("phi3.gguf", &phi);
+#define LINE(name, text, bytes, count, tokens)                                                     \
+    check_spaced(*(name) == 'g' ? &gemma.tokenizer : &phi.tokenizer, text, bytes, count, tokens);
+#include "architectures.def"
+    cr_expect(gemma.tokenizer.adds_begin && gemma.tokenizer.begin == 1 && gemma.tokenizer.ends[2]);
+    /* A text begins anew behind the token that texts begin with. */
+    struct kiln__tokens plain = {0}, behind = {0};
+    cr_assert(kiln__tokenizer_encode(&phi.tokenizer, &(struct kiln__reading){"sun", 3, true, NULL},
+                                     &plain));
+    cr_assert(kiln__tokenizer_encode(
+        &phi.tokenizer, &(struct kiln__reading){"sun<s>sun</s>sun", 16, true, NULL}, &behind));
+    cr_expect(behind.count > 2 * plain.count + 1 &&
+              !memcmp(behind.numbers + plain.count + 1, plain.numbers,
+                      plain.count * sizeof *plain.numbers) &&
+              behind.numbers[plain.count] == 1);
+    cr_expect(memcmp(behind.numbers + 2 * plain.count + 2, plain.numbers,
+                     plain.count * sizeof *plain.numbers));
+    free(plain.numbers);
+    free(behind.numbers);
+    close_model(&gemma);
+    close_model(&phi);
+}
+
 /* Any bytes come back from their tokens; control tokens are found only where they are asked for. */
 Test(tokens, there_and_back)
 {

@@ -9,18 +9,28 @@
 
 #include "../support/context.h"
 
-const char *tiny_path(void)
+const char *model_path(const char *name)
 {
     static char path[4096];
     const char *source = getenv("srcdir");
-    snprintf(path, sizeof path, "%s/tests/lm/tiny.gguf", source ? source : ".");
+    snprintf(path, sizeof path, "%s/tests/lm/%s", source ? source : ".", name);
     return path;
+}
+
+const char *tiny_path(void)
+{
+    return model_path("tiny.gguf");
 }
 
 uint8_t *tiny_bytes(size_t *count)
 {
-    FILE *file = fopen(tiny_path(), "rb");
-    cr_assert(file, "%s", tiny_path());
+    return model_bytes("tiny.gguf", count);
+}
+
+uint8_t *model_bytes(const char *name, size_t *count)
+{
+    FILE *file = fopen(model_path(name), "rb");
+    cr_assert(file, "%s", model_path(name));
     fseek(file, 0, SEEK_END);
     *count = (size_t)ftell(file);
     rewind(file);

@@ -15,6 +15,10 @@ const char *tiny_path(void);
 /* A copy; the test frees it. */
 uint8_t *tiny_bytes(size_t *count);
 
+/* The same of another model beside it. */
+const char *model_path(const char *name);
+uint8_t *model_bytes(const char *name, size_t *count);
+
 /* Fails the test unless reading these bytes is refused with this part of a sentence. */
 void expect_refused(const uint8_t *bytes, size_t count, kiln_status status, const char *part);
 
