@@ -66,9 +66,11 @@ EXTRA_DIST += \
 	$(python_modules) \
 	$(python_tests) \
 	python/backend.py \
+	python/tests/array-api-skips.txt \
 	python/examples/digits.py \
 	python/generate.py \
 	python/pyproject.toml \
+	tests/check-array-api \
 	tests/check-python \
 	tests/check-torch
 
@@ -81,5 +83,10 @@ check-python: all
 check-torch: all
 	@KILN_TEST_STORE='$(abs_builddir)/test-store' \
 	    KILN_STORE_PROGRAM='$(abs_builddir)/kiln-store' srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/run-test $(srcdir)/tests/check-torch
+# The suite of the array API standard, where it and its packages can be had.
+check-array-api: all
+	@KILN_TEST_STORE='$(abs_builddir)/test-store' \
+	    KILN_STORE_PROGRAM='$(abs_builddir)/kiln-store' KILN_TEST_TIMEOUT=7200 srcdir='$(srcdir)' \
+	    $(SHELL) $(srcdir)/tests/run-test $(srcdir)/tests/check-array-api
 CLEANFILES += python.log
-.PHONY: check-python check-torch
+.PHONY: check-array-api check-python check-torch

@@ -9,7 +9,7 @@ import numpy as np
 from . import _operations as _o
 from . import _tensor
 from ._manipulation import astype
-from ._record import operand
+from ._record import operand, operands
 from ._types import BY_NAME
 
 def _whole(*operands: Any) -> bool:
@@ -164,6 +164,49 @@ def bitwise_right_shift(x1: _tensor.Array, x2: _tensor.Array) -> _tensor.Tensor:
     return _o.shift_right(x1, x2)
 
 
+# ---- floats upon other rows ----
+
+def _floats(*given: _tensor.Array) -> list:
+    return [astype(x, x.dtype.computed if x.dtype.is_floating else 'f32', copy=False)
+            for x in operands(*given)]
+
+
+def signbit(x: _tensor.Array) -> _tensor.Tensor:
+    """A mask: whether x is below 0 or -0. That of a NaN is not seen: false."""
+    x, = _floats(x)
+    return _o.less(_o.where(_o.equal(x, 0), _o.reciprocal(x), x), 0)
+
+
+def copysign(x1: _tensor.Array, x2: _tensor.Array) -> _tensor.Tensor:
+    """x1 with x2's sign, that of 0, too."""
+    size, by = _floats(x1, x2)
+    size = _o.abs(size)
+    return _o.where(signbit(by), _o.neg(size), size)
+
+
+def hypot(x1: _tensor.Array, x2: _tensor.Array) -> _tensor.Tensor:
+    """sqrt(x1^2 + x2^2), which overflows only where the result does; infinite where either is."""
+    a, b = (_o.abs(x) for x in _floats(x1, x2))
+    larger, smaller = _o.maximum(a, b), _o.minimum(a, b)
+    ratio = _o.div(smaller, _o.where(_o.equal(larger, 0), 1.0, larger))
+    made = _o.mul(larger, _o.sqrt(_o.add(1.0, _o.square(ratio))))
+    return _o.where(_o.logical_or(_o.isinf(a), _o.isinf(b)), np.inf, made)
+
+
+def logaddexp(x1: _tensor.Array, x2: _tensor.Array) -> _tensor.Tensor:
+    """log(exp(x1) + exp(x2)), without overflow."""
+    a, b = _floats(x1, x2)
+    further = _o.log1p(_o.exp(_o.neg(_o.abs(_o.sub(a, b)))))
+    return _o.add(_o.maximum(a, b), _o.where(_o.equal(a, b), float(np.log(2)), further))
+
+
+def log10(x: _tensor.Array) -> _tensor.Tensor:
+    """The logarithm of x to base 10; -inf for 0, NaN below."""
+    return _o.mul(_o.log2(x), float(np.log10(2)))
+
+
+# ---- complex numbers, of which there are none ----
+
 def real(x: _tensor.Array) -> _tensor.Tensor:
     """x: kiln has no complex numbers."""
     return positive(x)
@@ -182,6 +225,7 @@ def imag(x: _tensor.Array) -> _tensor.Tensor:
 
 __all__ = [
     'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift',
-    'bitwise_xor', 'clip', 'conj', 'divide', 'floor_divide', 'imag', 'multiply', 'negative',
-    'positive', 'power', 'real', 'remainder', 'subtract', 'true_divide',
+    'bitwise_xor', 'clip', 'conj', 'copysign', 'divide', 'floor_divide', 'hypot', 'imag', 'log10',
+    'logaddexp', 'multiply', 'negative', 'positive', 'power', 'real', 'remainder', 'signbit', 'subtract',
+    'true_divide',
 ]
