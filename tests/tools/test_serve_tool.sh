@@ -43,7 +43,7 @@ KILN_API_KEY=secret "$kiln" serve --port 0 --slots 4 --queue 20 --context 600 --
 server=$!
 trap 'kill "$server" 2>/dev/null; rm -rf "$folder"' EXIT
 waited=0
-while ! [ -s "$folder/where" ] && kill -0 "$server" 2>/dev/null && [ "$waited" -lt 600 ]; do
+while ! [ -s "$folder/where" ] && kill -0 "$server" 2>/dev/null && [ "$waited" -lt 6000 ]; do
     sleep 0.1
     waited=$((waited + 1))
 done
