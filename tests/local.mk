@@ -25,6 +25,7 @@ criterion_tests = \
 	tests/nn/test_convolution \
 	tests/runtime/test_counts \
 	tests/runtime/test_one_launch \
+	tests/runtime/test_one_launch_beside \
 	tests/device/test_device \
 	tests/record/test_einsum \
 	tests/record/test_errors \

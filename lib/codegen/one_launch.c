@@ -6,11 +6,17 @@
  * text   = one_launch.cl function* kernel
  * kernel = memories (loop over phases (loop over work-items (function of the phase), wait)) end
  *
+ * On devices that are not chunked a launch costs the host 6 to 10 us and work-groups would wait for
+ * each other for 2 to 3. There maps that need nothing of each other become one, in which each
+ * work-group is one of one of them:
+ *
+ * kernel = memories (find the phase) (function of the phase)
+ *
  * Launches of one text are one function (phase_text.h). What else a phase takes is a record of the
- * launch's table: its length; the function's number; how many work-items there are, and along the
- * first two dimensions; the arguments, of memory the number among the kernel's. A record of length
- * 0 ends the table. So the text hangs on which functions there are, not on the phases; and all
- * joined launches of a plan have one, with all its functions. */
+ * launch's table: its length; the function's number; how many work-items, or work-groups, there
+ * are, and along the first two dimensions; the arguments, of memory the number among the kernel's.
+ * A record of length 0 ends the table. So the text hangs on which functions there are, not on the
+ * phases; and all joined launches of a plan have one, with all its functions. */
 #include "codegen/codegen.h"
 
 #include <stdlib.h>
@@ -23,6 +29,9 @@
 /* What a phase may move: to move a megabyte takes a core longer than to enqueue a launch. */
 #define MOST_BYTES ((uint64_t)1 << 20)
 
+/* And a GPU about as long. */
+#define MOST_BYTES_BESIDE ((uint64_t)1 << 24)
+
 /* Where joining has to pay: what a phase may compute, some 40 us of a core, and how many phases
  * make up for the kernel of all. */
 #define MOST_OPERATIONS ((uint64_t)2000000)
@@ -33,6 +42,7 @@
  */
 #define MOST_MEMORIES 120
 #define MULTIPLE 8
+#define MULTIPLE_BESIDE 2 /* each costs NVIDIA's host 0.4 us */
 
 /* So that there are counters for all (KILN_LINE in kernels/one_launch.cl). */
 #define MOST_PHASES 256
@@ -40,6 +50,12 @@ _Static_assert((2 * MOST_PHASES + 1) * 16 <= KILN__COUNTERS, "room for counters"
 
 /* Of a record, before the arguments. */
 enum { RECORD_LENGTH, RECORD_FUNCTION, RECORD_ITEMS, RECORD_WIDE, RECORD_HIGH, RECORD_ARGUMENTS };
+
+/* Whether phases are done beside each other, by work-groups of their own. */
+static bool are_beside(const struct kiln__plan *plan)
+{
+    return !plan->options.device->traits->chunked;
+}
 
 /* ---- functions ---- */
 
@@ -177,21 +193,35 @@ static bool is_lone(const struct kiln__launch *launch)
     return lone;
 }
 
-/* Maps, reductions and products of lone work-items, with no more than a launch's numbers. Why it is
- * none of them, or NULL. */
-static const char *obstacle(const struct kiln__plan *plan, uint32_t index)
+/* Of work-items that exchange nothing. */
+static bool is_map(const struct kiln__plan *plan, const struct kiln__launch *launch)
 {
-    const struct kiln__launch *launch = &plan->launches.items[index];
+    return launch->source == KILN__SOURCE_NEST && launch->dimensions == 1 &&
+           !launch->variant.across &&
+           plan->fusion.groups.items[launch->group].kind == KILN__GROUP_MAP;
+}
+
+static const char *obstacle_of_items(const struct kiln__launch *launch)
+{
     const bool nest = launch->source == KILN__SOURCE_NEST && launch->variant.chunked;
     if (!nest && !is_product(launch))
         return "its kernel is no map, reduction or product";
-    if (!is_lone(launch))
-        return "its work-groups have several work-items";
+    return is_lone(launch) ? NULL : "its work-groups have several work-items";
+}
+
+/* Why it is no phase: one has no more than a launch's numbers. NULL: it can be one. */
+static const char *obstacle(const struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__launch *launch = &plan->launches.items[index];
+    if (are_beside(plan) && !is_map(plan, launch))
+        return "its kernel is no map whose work-items exchange nothing";
+    if (!are_beside(plan) && obstacle_of_items(launch))
+        return obstacle_of_items(launch);
     if (launch->makes)
         return "runs leave it out while its buffers stay";
     if (launch->covers || launch->table.count)
         return "its kernel takes more than its memory and numbers";
-    if (launch->bytes > MOST_BYTES)
+    if (launch->bytes > (are_beside(plan) ? MOST_BYTES_BESIDE : MOST_BYTES))
         return "it moves more than takes a launch's time";
     if (plan->options.one_launch == KILN__ONE_LAUNCH_AUTO &&
         kiln__launch_operations(plan, index) > MOST_OPERATIONS)
@@ -206,7 +236,8 @@ static bool is_wanted(const struct kiln__plan *plan)
 
 static size_t fewest_phases(const struct kiln__plan *plan)
 {
-    return plan->options.one_launch == KILN__ONE_LAUNCH_AUTO ? FEWEST_PHASES : 2;
+    return plan->options.one_launch == KILN__ONE_LAUNCH_AUTO && !are_beside(plan) ? FEWEST_PHASES
+                                                                                  : 2;
 }
 
 const char *kiln__launch_apart_because(const struct kiln__plan *plan, uint32_t index)
@@ -220,7 +251,7 @@ const char *kiln__launch_apart_because(const struct kiln__plan *plan, uint32_t i
 
 static bool has_room(const struct kiln__launch *joined, const struct kiln__launch *launch)
 {
-    return joined->phases.count < MOST_PHASES &&
+    return joined->phases.count < MOST_PHASES && joined->local[0] == launch->local[0] &&
            joined->arguments.count + launch->arguments.count <= MOST_MEMORIES;
 }
 
@@ -230,24 +261,37 @@ static struct kiln__launch begin(uint32_t counters, const struct kiln__launch *f
                                   .group = first->group,
                                   .kernel = "kiln_one_launch",
                                   .dimensions = 1,
-                                  .global = {1, 1, 1},
-                                  .local = {1, 1, 1}};
-    kiln__launch_memory(&joined, counters);
+                                  .global = {first->local[0], 1, 1},
+                                  .local = {first->local[0], 1, 1}};
+    if (counters != KILN__NO_SLOT)
+        kiln__launch_memory(&joined, counters);
     return joined;
 }
 
+/* Work-items, or work-groups where these have several. */
 static size_t count_items(const struct kiln__launch *phase)
 {
     size_t items = 1;
     for (uint32_t d = 0; d < phase->dimensions; d++)
-        items *= phase->global[d];
+        items *= phase->global[d] / phase->local[d];
     return items;
+}
+
+/* Of the joined launch, with one phase more. */
+static size_t count_groups(const struct kiln__plan *plan, const struct kiln__launch *joined,
+                           size_t items)
+{
+    const size_t units = plan->options.device->info.compute_units;
+    const size_t before = joined->phases.count > 1 ? joined->global[0] / joined->local[0] : 0;
+    if (are_beside(plan))
+        return before + items;
+    items = items < units ? items : units;
+    return before < items ? items : before;
 }
 
 static void add_phase(const struct kiln__plan *plan, struct kiln__launch *joined, uint32_t launch)
 {
     const struct kiln__launch *phase = &plan->launches.items[launch];
-    const size_t units = plan->options.device->info.compute_units, items = count_items(phase);
     uint32_t *place = kiln__vector_push(&joined->phases);
     joined->failed = joined->failed || !place;
     if (place)
@@ -259,9 +303,7 @@ static void add_phase(const struct kiln__plan *plan, struct kiln__launch *joined
             kiln__launch_memory(joined, argument->slot);
     }
     joined->bytes += phase->bytes;
-    const size_t groups = items < units ? items : units;
-    if (joined->global[0] < groups)
-        joined->global[0] = groups;
+    joined->global[0] = joined->local[0] * count_groups(plan, joined, count_items(phase));
 }
 
 /* ---- the table ---- */
@@ -303,7 +345,7 @@ static void add_record(const struct kiln__plan *plan, struct kiln__launch *joine
     add_number(joined, 0);
     add_number(joined, function);
     add_number(joined, (int64_t)count_items(phase));
-    add_number(joined, (int64_t)phase->global[0]);
+    add_number(joined, (int64_t)(phase->global[0] / phase->local[0]));
     add_number(joined, phase->dimensions > 1 ? (int64_t)phase->global[1] : 1);
     for (size_t i = 0; i < phase->arguments.count; i++)
         add_argument(plan, joined, phase, &phase->arguments.items[i]);
@@ -314,11 +356,11 @@ static void add_record(const struct kiln__plan *plan, struct kiln__launch *joine
 /* Of all joined launches alike. */
 static size_t count_memories(const struct kiln__plan *plan)
 {
-    size_t most = 0;
+    size_t most = 0, multiple = are_beside(plan) ? MULTIPLE_BESIDE : MULTIPLE;
     for (size_t i = 0; i < plan->joined.count; i++)
         if (most < plan->joined.items[i].arguments.count)
             most = plan->joined.items[i].arguments.count;
-    return (most + MULTIPLE - 1) / MULTIPLE * MULTIPLE;
+    return (most + multiple - 1) / multiple * multiple;
 }
 
 static bool complete(const struct kiln__plan *plan, const struct functions *functions,
@@ -384,18 +426,32 @@ static uint32_t add_counters(struct kiln__plan *plan)
     return slot;
 }
 
+/* Whether the step has to wait for one from `first` on. */
+static bool waits_for(const struct kiln__plan *plan, const struct kiln__plan_step *step,
+                      size_t first)
+{
+    for (size_t i = 0; i < step->dependencies; i++)
+        if (plan->dependencies.items[step->first_dependency + i] >= first)
+            return true;
+    return false;
+}
+
 static bool join_steps(struct kiln__plan *plan, uint32_t counters, struct kiln__launch *joined)
 {
     bool done = true;
+    size_t first = 0; /* of the run's steps */
     for (size_t i = 0; i < plan->steps.count && done; i++) {
         const struct kiln__plan_step *step = &plan->steps.items[i];
         const struct kiln__launch *launch =
             step->kind == KILN__STEP_LAUNCH ? &plan->launches.items[step->launch] : NULL;
         const bool joins = launch && !obstacle(plan, step->launch);
-        if (joined->phases.count && (!joins || !has_room(joined, launch)))
+        if (joined->phases.count && (!joins || !has_room(joined, launch) ||
+                                     (are_beside(plan) && waits_for(plan, step, first))))
             done = settle(plan, joined);
-        if (joins && !joined->phases.count)
+        if (joins && !joined->phases.count) {
             *joined = begin(counters, launch);
+            first = i;
+        }
         if (joins)
             add_phase(plan, joined, step->launch);
     }
@@ -410,8 +466,9 @@ bool kiln__launches_join(struct kiln__plan *plan)
         candidates += !obstacle(plan, i);
     if (candidates < fewest_phases(plan))
         return true;
-    const uint32_t counters = add_counters(plan);
-    return counters != KILN__NO_SLOT && join_steps(plan, counters, &joined) && complete_all(plan);
+    const uint32_t counters = are_beside(plan) ? KILN__NO_SLOT : add_counters(plan);
+    return (are_beside(plan) || counters != KILN__NO_SLOT) && join_steps(plan, counters, &joined) &&
+           complete_all(plan);
 }
 
 /* ---- texts ---- */
@@ -437,12 +494,14 @@ static void write_function(const struct kiln__plan *plan, const struct kiln__lau
     kiln__codegen_source(plan, phase, false, &own);
     source->failed = source->failed || own.failed;
     if (own.data && !own.failed)
-        kiln__phase_text(own.data, phase->options, number, source);
+        kiln__phase_text(own.data, phase->options, number,
+                         are_beside(plan) ? (unsigned)phase->local[0] : 1, source);
     kiln__text_free(&own);
 }
 
-static void write_call(const struct kiln__launch *phase, uint32_t number, struct kiln__text *source)
+static void write_call(const struct kiln__plan *plan, uint32_t number, struct kiln__text *source)
 {
+    const struct kiln__launch *phase = &plan->launches.items[plan->functions.items[number]];
     size_t at = RECORD_ARGUMENTS;
     kiln__text_add(source,
                    "            case %u:\n"
@@ -452,7 +511,8 @@ static void write_call(const struct kiln__launch *phase, uint32_t number, struct
         const struct kiln__argument *argument = &phase->arguments.items[i];
         const bool wide = is_long(phase, argument);
         const bool memory = argument->kind == KILN__ARGUMENT_MEMORY;
-        const char *form = memory                                 ? "memories["
+        const char *form = memory && are_beside(plan)             ? "(global void *)memories["
+                           : memory                               ? "memories["
                            : argument->kind == KILN__ARGUMENT_F32 ? "as_float("
                            : wide                                 ? "kiln_long(&"
                                                                   : "(";
@@ -462,30 +522,61 @@ static void write_call(const struct kiln__launch *phase, uint32_t number, struct
     kiln__text_add(source, ");\n                break;\n");
 }
 
+static void write_calls(const struct kiln__plan *plan, struct kiln__text *source)
+{
+    kiln__text_add(source, "            switch (record[%d]) {\n", RECORD_FUNCTION);
+    for (uint32_t i = 0; i < plan->functions.count; i++)
+        write_call(plan, i, source);
+    kiln__text_add(source, "            }\n");
+}
+
+static void write_signature(const struct kiln__launch *joined, const char *sized,
+                            struct kiln__text *source)
+{
+    kiln__text_add(source, "kernel %svoid %s(", sized, joined->kernel);
+    for (size_t i = 0; i + 1 < joined->arguments.count; i++)
+        kiln__text_add(source, "global void *a%zu, ", i);
+    kiln__text_add(source, "global const int *table)\n{\n");
+}
+
 static void write_kernel(const struct kiln__plan *plan, const struct kiln__launch *joined,
                          struct kiln__text *source)
 {
-    const size_t memories = joined->arguments.count - 1;
-    kiln__text_add(source, "kernel __attribute__((reqd_work_group_size(1, 1, 1))) void %s(",
-                   joined->kernel);
-    for (size_t i = 0; i < memories; i++)
-        kiln__text_add(source, "global void *a%zu, ", i);
-    kiln__text_add(source, "global const int *table)\n{\n    global void *const memories[] = {");
-    for (size_t i = 0; i < memories; i++)
+    write_signature(joined, "__attribute__((reqd_work_group_size(1, 1, 1))) ", source);
+    kiln__text_add(source, "    global void *const memories[] = {");
+    for (size_t i = 0; i + 1 < joined->arguments.count; i++)
         kiln__text_add(source, "%sa%zu", i ? ", " : "", i);
     kiln__text_add(source,
                    "};\n    volatile global int *counter = a0;\n"
                    "    for (global const int *record = table; *record; record += *record) {\n"
                    "        for (int i = kiln_first(counter); i < record[%d]; "
-                   "i = kiln_next(counter, i)) {\n"
-                   "            switch (record[%d]) {\n",
-                   RECORD_ITEMS, RECORD_FUNCTION);
-    for (uint32_t i = 0; i < plan->functions.count; i++)
-        write_call(&plan->launches.items[plan->functions.items[i]], i, source);
+                   "i = kiln_next(counter, i)) {\n",
+                   RECORD_ITEMS);
+    write_calls(plan, source);
     kiln__text_add(source,
-                   "            }\n        }\n        kiln_wait(counter, record[%d]);\n"
+                   "        }\n        kiln_wait(counter, record[%d]);\n"
                    "        counter += 2 * KILN_LINE;\n    }\n    kiln_end(a0, counter);\n}\n",
                    RECORD_ITEMS);
+}
+
+/* A work-group's memories are in local memory: an array of each work-item's would be in global. */
+static void write_kernel_beside(const struct kiln__plan *plan, const struct kiln__launch *joined,
+                                struct kiln__text *source)
+{
+    write_signature(joined, "", source);
+    kiln__text_add(source,
+                   "    local size_t memories[%zu];\n"
+                   "    global const int *record = table;\n    int i = get_group_id(0);\n"
+                   "    if (get_local_id(0) == 0) {\n",
+                   joined->arguments.count - 1);
+    for (size_t i = 0; i + 1 < joined->arguments.count; i++)
+        kiln__text_add(source, "        memories[%zu] = (size_t)a%zu;\n", i, i);
+    kiln__text_add(source,
+                   "    }\n    barrier(CLK_LOCAL_MEM_FENCE);\n"
+                   "    for (; i >= record[%d]; record += *record)\n        i -= record[%d];\n",
+                   RECORD_ITEMS, RECORD_ITEMS);
+    write_calls(plan, source);
+    kiln__text_add(source, "}\n");
 }
 
 void kiln__joined_source(const struct kiln__plan *plan, const struct kiln__launch *joined,
@@ -495,5 +586,8 @@ void kiln__joined_source(const struct kiln__plan *plan, const struct kiln__launc
         kiln__text_add(source, "%s", kiln__kernel_text("one_launch"));
     for (uint32_t i = 0; i < plan->functions.count && !brief; i++)
         write_function(plan, &plan->launches.items[plan->functions.items[i]], i, source);
-    write_kernel(plan, joined, source);
+    if (are_beside(plan))
+        write_kernel_beside(plan, joined, source);
+    else
+        write_kernel(plan, joined, source);
 }

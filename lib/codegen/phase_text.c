@@ -16,7 +16,7 @@ struct word {
 
 struct phase {
     KILN__VECTOR(struct word) names; /* that the text defines */
-    unsigned number;
+    unsigned number, items;
     struct kiln__text *text;
     bool failed;
 };
@@ -159,7 +159,8 @@ static const char *write_word(const struct phase *phase, struct word word, bool 
     static const char sized[] = "__attribute__((reqd_work_group_size(1, 1, 1)))";
     static const char *const kernels[] = {"kernel", "__kernel", NULL};
     static const char *const locals[] = {"local", "__local", NULL};
-    static const char *const items[] = {"get_group_id", "get_global_id", NULL};
+    static const char *const items[] = {"get_group_id", NULL};
+    static const char *const globals[] = {"get_global_id", NULL};
     struct kiln__text *text = phase->text;
     const char *end = word.at + word.length;
     if (!strncmp(word.at, sized, sizeof sized - 1))
@@ -169,8 +170,10 @@ static const char *write_word(const struct phase *phase, struct word word, bool 
         kiln__text_add(text, "static __attribute__((noinline))");
     } else if (is_any(word, locals)) {
         kiln__text_add(text, "__private");
-    } else if (is_any(word, items)) {
+    } else if (is_any(word, items) || (is_any(word, globals) && phase->items == 1)) {
         kiln__text_add(text, "p%u_item", phase->number);
+    } else if (is_any(word, globals)) {
+        kiln__text_add(text, "p%u_global", phase->number);
     } else {
         if (is_own(phase, word))
             kiln__text_add(text, "p%u_", phase->number);
@@ -185,10 +188,10 @@ static const char *write_word(const struct phase *phase, struct word word, bool 
     return end;
 }
 
-void kiln__phase_text(const char *source, const char *options, unsigned number,
+void kiln__phase_text(const char *source, const char *options, unsigned number, unsigned items,
                       struct kiln__text *text)
 {
-    struct phase phase = {.number = number, .text = text};
+    struct phase phase = {.number = number, .items = items, .text = text};
     bool kernel = false;
     collect(&phase, source);
     write_options(&phase, options);
@@ -196,6 +199,11 @@ void kiln__phase_text(const char *source, const char *options, unsigned number,
                    "#define p%u_item(dimension) "
                    "kiln_item(dimension, phase_item, phase_wide, phase_high)\n",
                    number);
+    if (items > 1)
+        kiln__text_add(text,
+                       "#define p%u_global(dimension) "
+                       "(p%u_item(dimension) * %u + get_local_id(dimension))\n",
+                       number, number, items);
     for (const char *at = source; *at;) {
         const size_t passed = passed_over(at);
         if (begins_word(*at)) {

@@ -34,8 +34,8 @@ struct kiln__traits {
     bool live_host_pointers;  /* CL_MEM_USE_HOST_PTR memory is the caller's memory at any time,
                                  with no map and unmap around the host's accesses */
     bool nontemporal_stores;  /* compiles __builtin_nontemporal_store */
-    bool one_launch;          /* a work-group that runs goes on while another one waits for it in
-                                 a loop: phases in one launch (codegen/one_launch.c) */
+    bool one_launch;          /* launches become one (codegen/one_launch.c); chunked: a work-group
+                                 that runs goes on while another one waits for it in a loop */
     bool late_binary;         /* the binary is complete only after the first launch */
     bool serial_compiler;     /* compiles in one thread of a process at a time, */
     bool threaded_compiler;   /* or in many; of others it is not known that many are safe */

@@ -66,6 +66,7 @@ static const struct row {
                                                               .long_work_group = 1024,
                                                               .small_maps = true,
                                                               .shuffles = true,
+                                                              .one_launch = true,
                                                               .fast_math_functions = true,
                                                               .lazy_memory = true,
                                                               .fence = KILN__FENCE_PTX,

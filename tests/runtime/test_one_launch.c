@@ -33,7 +33,8 @@ static kiln_context *open_with(const char *word)
 
 static bool joins(const kiln_context *context)
 {
-    return context->runtime.device.traits->one_launch;
+    const struct kiln__traits *traits = context->runtime.device.traits;
+    return traits->one_launch && traits->chunked;
 }
 
 /* Each step needs sums over what the one before has stored, along one axis and the other in turn:
