@@ -104,7 +104,8 @@ static kiln_context *make_context(void)
     options.cache_dir = folder;
     options.compile = KILN_COMPILE_TOGETHER;
     kiln_context *context = open_context_with(&options);
-    if (!context->runtime.device.traits->one_launch)
+    const struct kiln__traits *traits = context->runtime.device.traits;
+    if (!traits->one_launch || !traits->chunked)
         cr_skip("launches stay apart on this device");
     return context;
 }
