@@ -178,7 +178,8 @@ void kiln__launch_stores(const struct kiln__plan *plan, const struct kiln__group
         }
     }
     for (uint32_t d = 0; launch->variant.placed && d < space->rank; d++)
-        kiln__launch_add(launch, KILN__INDEX(space->stride[group->accesses.count][d]), "u0_#", d, 0);
+        kiln__launch_add(launch, KILN__INDEX(space->stride[group->accesses.count][d]), "u0_#", d,
+                         0);
 }
 
 void kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *launch, size_t from,

@@ -39,8 +39,8 @@ struct kiln__phrase kiln__argument_name(const struct kiln__argument *argument)
     const char *second = hash ? strchr(hash + 1, '#') : NULL;
     if (!hash)
         return kiln__phrase("%s", form);
-    struct kiln__phrase name = kiln__phrase("%.*s%u", (int)(hash - form), form,
-                                            (unsigned)argument->numbers[0]);
+    struct kiln__phrase name =
+        kiln__phrase("%.*s%u", (int)(hash - form), form, (unsigned)argument->numbers[0]);
     return second ? kiln__phrase("%s%.*s%u%s", name.text, (int)(second - hash - 1), hash + 1,
                                  (unsigned)argument->numbers[1], second + 1)
                   : kiln__phrase("%s%s", name.text, hash + 1);

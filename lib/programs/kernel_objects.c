@@ -3,16 +3,21 @@
  * free. */
 #include "programs/kernel_objects.h"
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "programs/program_state.h"
+#include "util/vector.h"
 
 /* As long as there are fewer, or not several times as many as were ever lent at once, a kernel is
  * made rather than taken from its last borrower: those that take turns keep their arguments. */
 #define FEW 64
 #define TIMES 4
+
+/* Forms of a kernel that are noted; further ones count as new each time. */
+#define MOST_FORMS 64
 
 struct kiln__kernel {
     cl_kernel cl;
@@ -29,6 +34,7 @@ struct kiln__kernel_kind {
     struct kiln__kernel_kind *next;
     struct kiln__kernel *all, *first_idle, *last_idle;
     size_t count, lent, most_lent;
+    KILN__VECTOR(struct kiln__kernel_form) launched;
 };
 
 uint64_t kiln__kernel_borrower(void)
@@ -54,6 +60,7 @@ void kiln__kernels_free(struct kiln__kernels *kernels, bool ours)
                 clReleaseKernel(kernel->cl);
             free(kernel);
         }
+        kiln__vector_free(&kind->launched);
         free(kind);
     }
 }
@@ -71,7 +78,7 @@ static struct kiln__kernel_kind *find_kind(struct kiln__kernels *kernels, const 
     kind = calloc(1, sizeof *kind);
     if (kind) {
         *kind =
-            (struct kiln__kernel_kind){name, kernels, kernels->kinds, NULL, NULL, NULL, 0, 0, 0};
+            (struct kiln__kernel_kind){.name = name, .kernels = kernels, .next = kernels->kinds};
         kernels->kinds = kind;
     }
     return kind;
@@ -158,4 +165,46 @@ void kiln__kernel_return(struct kiln__kernel *kernel)
     *(kind->last_idle ? &kind->last_idle->behind : &kind->first_idle) = kernel;
     kind->last_idle = kernel;
     pthread_mutex_unlock(&kind->kernels->mutex);
+}
+
+/* ---- what was launched ---- */
+
+struct kiln__kernel_form kiln__kernel_form(unsigned dimensions, const size_t *global,
+                                           const size_t *local)
+{
+    struct kiln__kernel_form form = {{1, 1, 1}, true};
+    for (unsigned i = 0; i < dimensions && i < 3; i++) {
+        form.local[i] = local[i];
+        form.small_grid = form.small_grid && global[i] < USHRT_MAX;
+    }
+    return form;
+}
+
+/* Under the mutex. */
+static bool knows_form(const struct kiln__kernel_kind *kind, const struct kiln__kernel_form *form)
+{
+    for (size_t i = 0; i < kind->launched.count; i++)
+        if (!memcmp(kind->launched.items[i].local, form->local, sizeof form->local) &&
+            kind->launched.items[i].small_grid == form->small_grid)
+            return true;
+    return false;
+}
+
+void kiln__kernel_launched(struct kiln__kernel *kernel, const struct kiln__kernel_form *form)
+{
+    struct kiln__kernel_kind *kind = kernel->kind;
+    pthread_mutex_lock(&kind->kernels->mutex);
+    bool noted = kind->launched.count == MOST_FORMS || knows_form(kind, form);
+    struct kiln__kernel_form *place = noted ? NULL : kiln__vector_push(&kind->launched);
+    if (place)
+        *place = *form;
+    pthread_mutex_unlock(&kind->kernels->mutex);
+}
+
+bool kiln__kernel_was_launched(struct kiln__kernel *kernel, const struct kiln__kernel_form *form)
+{
+    pthread_mutex_lock(&kernel->kind->kernels->mutex);
+    bool was = knows_form(kernel->kind, form);
+    pthread_mutex_unlock(&kernel->kind->kernels->mutex);
+    return was;
 }

@@ -37,6 +37,19 @@ void kiln__kernel_return(struct kiln__kernel *kernel);
 /* Owner: the program. */
 cl_kernel kiln__kernel_cl(const struct kiln__kernel *kernel);
 
+/* What PoCL compiles a kernel for: each local size, and grids below and from 65,535 on. */
+struct kiln__kernel_form {
+    size_t local[3];
+    bool small_grid;
+};
+struct kiln__kernel_form kiln__kernel_form(unsigned dimensions, const size_t *global,
+                                           const size_t *local);
+
+/* Note that such a launch of the kernel was enqueued: for further ones, also of other kernels of
+ * the name, the driver has nothing to compile. And whether one was. */
+void kiln__kernel_launched(struct kiln__kernel *kernel, const struct kiln__kernel_form *form);
+bool kiln__kernel_was_launched(struct kiln__kernel *kernel, const struct kiln__kernel_form *form);
+
 /* ---- for programs ---- */
 
 #define KILN__KERNELS_NONE                                                                         \

@@ -94,13 +94,9 @@ static void store_later(struct kiln__program *program)
 void kiln__program_variants(unsigned dimensions, const size_t *global, const size_t *local,
                             char variants[KILN__PROGRAM_VARIANTS])
 {
-    size_t sizes[3] = {1, 1, 1}, widest = 1;
-    for (unsigned i = 0; i < dimensions && i < 3; i++) {
-        sizes[i] = local[i];
-        widest = global[i] > widest ? global[i] : widest;
-    }
-    snprintf(variants, KILN__PROGRAM_VARIANTS, "%zu-%zu-%zu-goffs0%s", sizes[0], sizes[1], sizes[2],
-             widest < USHRT_MAX ? "-smallgrid" : "");
+    const struct kiln__kernel_form form = kiln__kernel_form(dimensions, global, local);
+    snprintf(variants, KILN__PROGRAM_VARIANTS, "%zu-%zu-%zu-goffs0%s", form.local[0], form.local[1],
+             form.local[2], form.small_grid ? "-smallgrid" : "");
 }
 
 void kiln__program_launched(struct kiln__program *program, unsigned dimensions,

@@ -17,6 +17,9 @@ static bool make_table(struct kiln__rewrite *rewrite)
     return rewrite->table;
 }
 
+/* More bytes take XXH3 several times as long. What is behind counts when nodes are compared. */
+#define HASHED 240
+
 uint32_t kiln__rewrite_cse(struct kiln__rewrite *rewrite, const struct kiln__node *given)
 {
     struct kiln__node copy, *node = &copy;
@@ -24,7 +27,7 @@ uint32_t kiln__rewrite_cse(struct kiln__rewrite *rewrite, const struct kiln__nod
     if (!rewrite->table && !make_table(rewrite))
         return KILN__NO_NODE;
     size_t mask = rewrite->table_size - 1;
-    size_t slot = kiln__hash64(node, sizeof *node) & mask;
+    size_t slot = kiln__hash64(node, HASHED) & mask;
     for (; rewrite->table[slot]; slot = (slot + 1) & mask) {
         uint32_t index = rewrite->table[slot] - 1;
         if (memcmp(&rewrite->to->nodes.items[index], node, sizeof *node))

@@ -4,6 +4,7 @@
 #include "runtime/commands.h"
 
 #include "programs/compiler_guard.h"
+#include "programs/kernel_objects.h"
 #include "runtime/buffer.h"
 #include "runtime/clblast.h"
 #include "runtime/slot_memory.h"
@@ -26,14 +27,19 @@ static struct kiln__runtime *runtime_of(const struct commands *commands)
 
 /* ---- commands ---- */
 
-/* Whether the driver compiles when kernels of the run begin. */
-static bool compiles(const struct commands *commands)
+/* Whether the driver compiles when the launch begins: a kernel of this form has not been launched.
+ */
+static bool compiles(const struct commands *commands, uint32_t index,
+                     const struct kiln__kernel_form *form)
 {
-    return commands->stream->gated && !commands->executable->has_run;
+    const struct kiln__executable *executable = commands->executable;
+    return commands->stream->gated && !executable->has_run &&
+           !(executable->kernels[index] &&
+             kiln__kernel_was_launched(executable->lent[index], form));
 }
 
-/* Where a launch's event goes, NULL where it has none. */
-static cl_event *launch_event(struct commands *commands, cl_event *event)
+/* Where a launch's event goes, NULL where it has none: one that `compiles` is watched. */
+static cl_event *launch_event(struct commands *commands, bool compiles, cl_event *event)
 {
     const struct kiln__runtime *runtime = runtime_of(commands);
     bool ends = commands->left == 1;
@@ -41,7 +47,7 @@ static cl_event *launch_event(struct commands *commands, cl_event *event)
     bool later = runtime->ends_on_demand && bindings->left && !bindings->independent;
     commands->left--;
     *event = NULL;
-    if (runtime->trace || compiles(commands) || (ends && !later))
+    if (runtime->trace || compiles || (ends && !later))
         return event;
     if (ends)
         kiln__run_leave_open(commands->run);
@@ -193,11 +199,16 @@ static kiln_status launch(struct commands *commands, uint32_t index, struct kiln
     if (!find_enqueued(commands, &index))
         return KILN_OK;
     const struct kiln__launch *launch = kiln__plan_launch_at(executable->plan, index);
-    cl_event own, *event = launch_event(commands, &own);
-    kiln_status status = compiles(commands) ? enqueue_first(commands, index, event, error)
-                                            : enqueue_kernel(commands, index, event, error);
+    const struct kiln__kernel_form form =
+        kiln__kernel_form(launch->dimensions, launch->global, launch->local);
+    const bool first = compiles(commands, index, &form);
+    cl_event own, *event = launch_event(commands, first, &own);
+    kiln_status status = first ? enqueue_first(commands, index, event, error)
+                               : enqueue_kernel(commands, index, event, error);
     if (status)
         return status;
+    if (first && executable->kernels[index])
+        kiln__kernel_launched(executable->lent[index], &form);
     commands->launched++;
     if (!own)
         return KILN_OK;

@@ -182,10 +182,11 @@ kiln_status kiln__compile_executable(struct kiln__runtime *runtime, const struct
     struct kiln__launch_program *programs = calloc(kiln__plan_launches(plan) + 1, sizeof *programs);
     kiln_status status = programs ? KILN_OK : no_memory(error);
     *made = NULL;
-    if (!status && kernels != KILN__KERNELS_CHECKED)
+    bool found = !status && kiln__find_programs(runtime->programs, plan, kernels, programs);
+    if (!status && kernels != KILN__KERNELS_CHECKED && (threads || !found))
         status = kiln__compile_ahead(runtime->programs, plan, kernels, threads, error);
-    if (!status)
-        status = kiln__compile_programs(runtime->programs, plan, labels, kernels, programs, error);
+    if (!status && !found)
+        status = kiln__get_programs(runtime->programs, plan, labels, kernels, programs, error);
     if (!status)
         status = kiln__executable_create(runtime, plan, programs, made, error);
     free(programs);

@@ -43,11 +43,15 @@ kiln_status kiln__compile_executable(struct kiln__runtime *runtime, const struct
 
 /* ---- plan_programs.c: text from codegen, binary from the cache ---- */
 
-/* Look up or compile the program of each launch. Errors: BUILD_FAILED, DEVICE_ERROR,
- * OUT_OF_HOST_MEMORY. */
-kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
-                                   const struct kiln__labels *labels, enum kiln__kernel_set kernels,
-                                   struct kiln__launch_program *found, struct kiln__error *error);
+/* The program of each launch, as far as they are in memory; whether all are. */
+bool kiln__find_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
+                         enum kiln__kernel_set kernels, struct kiln__launch_program *found);
+
+/* Load or compile those that were not found.
+ * Errors: BUILD_FAILED, DEVICE_ERROR, OUT_OF_HOST_MEMORY. */
+kiln_status kiln__get_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
+                               const struct kiln__labels *labels, enum kiln__kernel_set kernels,
+                               struct kiln__launch_program *found, struct kiln__error *error);
 
 /* Some of a plan's programs as wishes, with their texts. */
 struct kiln__wishes {
@@ -63,7 +67,7 @@ void kiln__wishes_free(struct kiln__wishes *wishes);
 
 /* Before that: have them compiled side by side on `*threads` threads (0: as many as there are
  * cores) and stored; NULL: only what nothing has yet, and as the context's mode says. What does not
- * work is left to kiln__compile_programs(). Errors: OUT_OF_HOST_MEMORY. */
+ * work is left to kiln__get_programs(). Errors: OUT_OF_HOST_MEMORY. */
 kiln_status kiln__compile_ahead(struct kiln__programs *programs, const struct kiln__plan *plan,
                                 enum kiln__kernel_set kernels, const unsigned *threads,
                                 struct kiln__error *error);

@@ -36,10 +36,32 @@ static void write_title(struct kiln__programs *programs, const struct kiln__plan
         kiln__text_add(title, "%s", kiln__plan_launch_at(plan, launch)->kernel);
 }
 
-/* The source is written where memory has no program of that name. */
-static kiln_status find_program(struct kiln__programs *programs, const struct kiln__plan *plan,
-                                uint32_t index, struct kiln__launch_program *found,
-                                struct kiln__error *error)
+bool kiln__find_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
+                         enum kiln__kernel_set kernels, struct kiln__launch_program *found)
+{
+    struct kiln__text name = {0};
+    bool all = true;
+    for (size_t i = 0; i < kiln__plan_launches(plan); i++) {
+        const struct kiln__launch *launch = kiln__plan_launch_at(plan, i);
+        found[i] = (struct kiln__launch_program){.checked = kernels == KILN__KERNELS_CHECKED &&
+                                                            kiln__codegen_is_checked(launch)};
+        if (!has_program(launch, kernels))
+            continue;
+        name.length = 0;
+        write_name(plan, launch, found[i].checked, &name);
+        if (!name.failed)
+            found[i].program = kiln__programs_find(programs, name.data, name.length);
+        all = all && found[i].program;
+    }
+    kiln__text_free(&name);
+    return all;
+}
+
+/* The source is written where memory has no program of that name: an earlier launch may have the
+ * same. */
+static kiln_status get_program(struct kiln__programs *programs, const struct kiln__plan *plan,
+                               uint32_t index, struct kiln__launch_program *found,
+                               struct kiln__error *error)
 {
     const struct kiln__launch *launch = kiln__plan_launch_at(plan, index);
     struct kiln__text name = {0}, source = {0}, title = {0};
@@ -81,17 +103,14 @@ static void say_names(const struct kiln__plan *plan, const struct kiln__labels *
     kiln__names_free(&names);
 }
 
-kiln_status kiln__compile_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
-                                   const struct kiln__labels *labels, enum kiln__kernel_set kernels,
-                                   struct kiln__launch_program *found, struct kiln__error *error)
+kiln_status kiln__get_programs(struct kiln__programs *programs, const struct kiln__plan *plan,
+                               const struct kiln__labels *labels, enum kiln__kernel_set kernels,
+                               struct kiln__launch_program *found, struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < kiln__plan_launches(plan) && !status; i++) {
-        const struct kiln__launch *launch = kiln__plan_launch_at(plan, i);
-        found[i] = (struct kiln__launch_program){.checked = kernels == KILN__KERNELS_CHECKED &&
-                                                            kiln__codegen_is_checked(launch)};
-        if (has_program(launch, kernels))
-            status = find_program(programs, plan, (uint32_t)i, &found[i], error);
+        if (!found[i].program && has_program(kiln__plan_launch_at(plan, i), kernels))
+            status = get_program(programs, plan, (uint32_t)i, &found[i], error);
         if (status == KILN_BUILD_FAILED)
             say_names(plan, labels, (uint32_t)i, error);
     }

@@ -22,7 +22,8 @@
 
 /* Room for so many items in all, so that what is pushed need not move; false without memory. */
 #define kiln__vector_reserve(vector, most)                                                         \
-    kiln__vector_widen((void **)&(vector)->items, &(vector)->capacity, most, sizeof *(vector)->items)
+    kiln__vector_widen((void **)&(vector)->items, &(vector)->capacity, most,                       \
+                       sizeof *(vector)->items)
 
 #define kiln__vector_free(vector)                                                                  \
     (free((vector)->items), (vector)->items = NULL, (vector)->count = (vector)->capacity = 0)
@@ -34,7 +35,8 @@ struct kiln__pack {
     size_t bytes;
 };
 
-/* Move an array, or a vector, behind those that are in the piece: it is not freed by itself then. */
+/* Move an array, or a vector, behind those that are in the piece: it is not freed by itself then.
+ */
 #define kiln__pack_array(pack, array, count)                                                       \
     kiln__pack_move(pack, (void **)(array), (count) * sizeof **(array))
 #define kiln__pack_vector(pack, vector)                                                            \
