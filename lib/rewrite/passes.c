@@ -41,22 +41,23 @@ static kiln_status verify(const struct kiln__graph *graph, const char *pass,
 kiln_status kiln__rewrite(struct kiln__graph *graph, const struct kiln__kernel_support *support,
                           struct kiln__text *log, struct kiln__error *error)
 {
-    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+    struct kiln__graph spare = {0};
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < sizeof passes / sizeof *passes && !status; i++) {
         if (passes[i].wanted && !passes[i].wanted(graph))
             continue;
         size_t before = graph->nodes.count;
         struct kiln__text changes = {0};
-        bool done = kiln__rewrite_run(graph, passes[i].rule, support, log ? &changes : NULL);
+        bool done =
+            kiln__rewrite_run(graph, &spare, passes[i].rule, support, log ? &changes : NULL);
         if (log)
             kiln__text_add(log, "%s: %zu nodes to %zu\n%s", passes[i].name, before,
                            graph->nodes.count, changes.data ? changes.data : "");
         kiln__text_free(&changes);
-        if (!done)
-            return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for pass %s",
-                              passes[i].name);
-        kiln_status status = verify(graph, passes[i].name, error);
-        if (status)
-            return status;
+        status = done ? verify(graph, passes[i].name, error)
+                      : kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for pass %s",
+                                   passes[i].name);
     }
-    return KILN_OK;
+    kiln__graph_free(&spare);
+    return status;
 }

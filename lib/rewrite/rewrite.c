@@ -208,10 +208,21 @@ static bool follow_recorded(const struct kiln__rewrite *rewrite, struct kiln__gr
     return done;
 }
 
-bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule,
+/* Its memory stays. */
+static void forget_nodes(struct kiln__graph *graph)
+{
+    kiln__graph_drop_calls(graph);
+    graph->nodes.count = graph->requests.count = graph->became.count = graph->moved.count = 0;
+    graph->rematerialised.count = 0;
+}
+
+bool kiln__rewrite_run(struct kiln__graph *graph, struct kiln__graph *spare, kiln__rule *rule,
                        const struct kiln__kernel_support *support, struct kiln__text *log)
 {
-    struct kiln__graph to = {.batch_invariant = graph->batch_invariant};
+    struct kiln__graph to = *spare;
+    *spare = (struct kiln__graph){0};
+    forget_nodes(&to);
+    to.batch_invariant = graph->batch_invariant;
     size_t count = graph->nodes.count + 1; /* calloc(0) may answer NULL */
     struct kiln__rewrite rewrite = {
         .from = graph, .to = &to, .rule = rule, .support = support, .log = log};
@@ -242,7 +253,7 @@ bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule,
         kiln__graph_free(&to);
         return false;
     }
-    kiln__graph_free(graph);
+    *spare = *graph;
     *graph = to;
     return true;
 }

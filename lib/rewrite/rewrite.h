@@ -58,8 +58,9 @@ struct kiln__rewrite {
  * for it, or KILN__NO_NODE without memory. */
 typedef uint32_t kiln__rule(struct kiln__rewrite *rewrite, const struct kiln__node *node);
 
-/* Run one rule over `graph`, which is replaced. False without memory. */
-bool kiln__rewrite_run(struct kiln__graph *graph, kiln__rule *rule,
+/* Run one rule over `graph`, which is replaced. What it was is left in `spare`, whose memory the
+ * result takes over. False without memory. */
+bool kiln__rewrite_run(struct kiln__graph *graph, struct kiln__graph *spare, kiln__rule *rule,
                        const struct kiln__kernel_support *support, struct kiln__text *log);
 
 /* The copy of a node of `from`, made now, with all that it is made of, if it is not there yet: of

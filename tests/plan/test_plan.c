@@ -357,6 +357,56 @@ Test(plan_steps, do_nothing_for_no_elements)
     kiln_batch_release(batch);
 }
 
+/* ---- in one piece ---- */
+
+static struct kiln__text text_of(const struct kiln__plan *plan)
+{
+    struct kiln__text text = {0};
+    kiln__graph_dump(&plan->fusion.graph, &text);
+    for (size_t i = 0; i < plan->fusion.groups.count; i++)
+        kiln__group_dump(&plan->fusion.groups.items[i], &text);
+    for (size_t i = 0; i < plan->launches.count; i++) {
+        const struct kiln__launch *launch = &plan->launches.items[i];
+        kiln__codegen_source(plan, launch, false, &text);
+        for (size_t k = 0; k < launch->arguments.count; k++)
+            kiln__text_add(&text, "%d %u %lld ", (int)launch->arguments.items[k].kind,
+                           launch->arguments.items[k].slot,
+                           (long long)launch->arguments.items[k].integer);
+    }
+    for (size_t i = 0; i < plan->slots.count; i++)
+        kiln__text_add(&text, "%zu at %zu ", plan->slots.items[i].bytes,
+                       plan->slots.items[i].offset);
+    cr_assert(!text.failed);
+    return text;
+}
+
+Test(plan_pieces, are_what_they_were_before)
+{
+    kiln_context *context = open_context();
+    kiln_batch *batch = kiln_batch_create(context);
+    float x[64] = {0};
+    kiln_tensor a = kiln_upload(batch, KILN_F32, 2, (size_t[]){8, 8}, x), b = kiln_exp(batch, a);
+    ask(batch, kiln_softmax(batch, kiln_matmul(batch, kiln_add(batch, a, b), b), 1, (int[]){1}));
+    struct kiln__plan plan = plan_of(batch, false);
+    struct kiln__text before = text_of(&plan);
+    char wrong[KILN__WRONG];
+    const size_t bytes = kiln__plan_pack(&plan);
+    cr_assert(plan.packed != NULL);
+    const char *from = plan.packed, *to = from + bytes;
+    const char *steps = (const char *)plan.steps.items;
+    cr_expect(steps >= from && steps + sizeof *plan.steps.items * plan.steps.count <= to);
+    cr_expect_eq(kiln__plan_pack(&plan), bytes, "twice");
+    cr_expect_eq(plan.packed, from);
+    struct kiln__text after = text_of(&plan);
+    cr_expect_str_eq(after.data, before.data);
+    cr_expect_eq(kiln__plan_verify(&plan, wrong), KILN_OK, "%s", wrong);
+    kiln__text_free(&before);
+    kiln__text_free(&after);
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
 /* ---- what steps depend on ---- */
 
 /* "k0,1": a kernel that waits for steps 0 and 1. */

@@ -115,6 +115,25 @@ Test(shapes, of_which_the_thousandth_makes_no_kernel)
     cr_expect_leq(kernels, 1000u); /* 64 of each; a GPU has more kinds of them */
 }
 
+/* The driver's compiler is watched, by events that launches have, where it may have work to do: not
+ * for kernels that other shapes have launched. */
+Test(shapes, of_known_kernels_watch_no_launch)
+{
+    enum { LAYERS = 8, KNOWN = 90, SHAPES = 20 };
+    if (!layer_available())
+        cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
+    for (size_t rows = 1; rows <= KNOWN; rows++)
+        run_once(LAYERS, rows);
+    layer_reset();
+    for (size_t i = 0; i < SHAPES; i++)
+        run_once(LAYERS, KNOWN);
+    const uint64_t again = layer_count("clGetEventInfo");
+    layer_reset();
+    for (size_t rows = KNOWN + 1; rows <= KNOWN + SHAPES; rows++)
+        run_once(LAYERS, rows);
+    cr_expect_leq(layer_count("clGetEventInfo"), again + SHAPES, "%s", layer_snapshot());
+}
+
 /* What is kept is bounded, however much a shape takes. The first shapes fill the programs' kernel
  * objects, 64 of each, which take up to 0.9 MiB on Mesa 22.3. */
 Test(shapes, keep_so_much_memory_at_most)
