@@ -192,7 +192,7 @@ Test(batcher, same_bits)
     int32_t text[MOST];
     expect_same_bits(prompt, PROMPT_COUNT, 12); /* more than kernels for few rows take */
     make_text(text, 201, 99);                   /* two parts */
-    expect_same_bits(text, 201, 5);
+    expect_same_bits(text, 201, 4);
     check_shared_prefix();
 }
 
@@ -287,7 +287,7 @@ static void check_prepared(void)
     kiln_lm_batcher *batcher;
     int32_t text[MOST];
     kiln_lm_request *requests[5];
-    options.slots = 5;
+    options.slots = 4;
     options.context = MOST;
     options.prepare = 1;
     expect_ok(kiln_lm_batcher_create(lm, &options, &batcher));
@@ -486,7 +486,7 @@ static void *ask(void *user)
 
 Test(batcher, threads)
 {
-    kiln_lm_batcher *batcher = open_batcher(3);
+    kiln_lm_batcher *batcher = open_batcher(4);
     pthread_t threads[THREADS];
     for (size_t i = 0; i < THREADS; i++)
         cr_assert_not(pthread_create(&threads[i], NULL, ask, batcher));
