@@ -265,6 +265,14 @@ def _batch_norm(x: Tensor, scale: Optional[Tensor], shift: Optional[Tensor], mea
     return _o.batch_norm(x, scale, shift, mean, variance, 1, epsilon), nothing, nothing
 
 
+@row('aten._weight_norm_interface_backward.default')
+def _weight_norm_backward(gradient: Tensor, v: Tensor, g: Tensor, norms: Tensor, dim: int) -> tuple:
+    axes = tuple(i for i in range(v.ndim) if i != dim % v.ndim)
+    along = _o.sum(gradient * v, axes, True)
+    by_v = (g / norms) * (gradient - v * (along / _o.square(norms)))
+    return by_v, along / norms
+
+
 # ---- attention ----
 
 @row('aten._scaled_dot_product_flash_attention_for_cpu.default')

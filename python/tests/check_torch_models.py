@@ -171,7 +171,8 @@ add_vision('mobilenet_v2', lambda m: m.MobileNetV2(5, 0.5, [[1, 16, 1, 1], [6, 2
 add_vision('mobilenet_v3', lambda m: m.MobileNetV3(blocks_of_mobilenet(m), 64, 5))
 add_vision('efficientnet', lambda m: m.EfficientNet(blocks_of_efficientnet(m), 0.2, num_classes=5,
                                                     last_channel=64))
-add_vision('vgg', lambda m: m.VGG(m.vgg.make_layers([8, 'M', 16, 'M', 32, 'M'], True), 5), 56)
+add_vision('vgg', lambda m: torch.nn.Sequential(
+    m.vgg.make_layers([8, 'M', 16, 'M', 32, 'M'], True), torch.nn.Flatten(), torch.nn.Linear(512, 5)))
 add_vision('densenet', lambda m: m.DenseNet(4, (2, 2, 2, 2), 8, num_classes=5))
 add_vision('squeezenet', lambda m: m.SqueezeNet('1_1', 5), 64)
 add_vision('shufflenet', lambda m: m.ShuffleNetV2([1, 1, 1], [16, 32, 64, 128, 64], 5))

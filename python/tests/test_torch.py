@@ -65,8 +65,10 @@ class Compiled(unittest.TestCase):
         self.assertEqual([line[-12:] for line in log.output if 'batches' in line], ['in 1 batches'] * 2)
 
     def test_batch_norm(self):
-        """Training of it is a batch forward and one backward, and so are its running averages."""
-        models = [nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU()) for _ in range(2)]
+        """Training of it, and of normalised weights, is a batch forward and one backward; its running
+        averages are as without kiln."""
+        models = [nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Conv2d(2, 3, 3), dim=0),
+                                nn.BatchNorm2d(3), nn.ReLU()) for _ in range(2)]
         models[1].load_state_dict(models[0].state_dict())
         x = torch.randn(4, 2, 5, 5)
         with self.assertLogs('kiln.torch', 'INFO') as log:
