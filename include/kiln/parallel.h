@@ -74,7 +74,8 @@ typedef struct kiln_reducer {
     kiln_status (*agree)(void *user, kiln_status own);
 
     /* What follows is for shards (kiln_training); without it there are none. */
-    size_t process, processes; /**< which process this is, from 0 on, of how many */
+    size_t process;   /**< which process this is, from 0 on */
+    size_t processes; /**< of how many */
     /** The same as `begin` for a whole gradient, of which this process needs the sums of its
      *  kiln_shard_range() alone: they stand at the beginning then, and anything behind them. */
     kiln_status (*begin_shard)(void *user, float *values, size_t elements);
@@ -112,7 +113,7 @@ typedef struct kiln_training {
      *  shards remembers is divided as they are. After it all weights get all shards. What looks at
      *  gradients together, such as kiln_clip_by_norm(), sees this process's share alone. */
     kiln_buffer *const *weights;
-    kiln_buffer *const *shards;
+    kiln_buffer *const *shards; /**< what `update` changes of the weights; NULL without them */
 } kiln_training;
 
 /** A training of nothing yet. */

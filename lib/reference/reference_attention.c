@@ -78,11 +78,21 @@ static struct row row_at(const struct kiln__graph *graph, const struct kiln__nod
     return row;
 }
 
+static double bias_of(const struct row *row, size_t j)
+{
+    return row->mask ? mask_value(row->mask_type, row->mask[j]) : 0;
+}
+
+static bool sees(const struct row *row, size_t j)
+{
+    return j < row->reach && bias_of(row, j) != -INFINITY;
+}
+
 /* The score of key j: -INFINITY if the row does not see it. */
 static double score_of(const struct row *row, size_t j)
 {
-    double sum = 0, bias = row->mask ? mask_value(row->mask_type, row->mask[j]) : 0;
-    if (bias == -INFINITY || j >= row->reach)
+    double sum = 0, bias = bias_of(row, j);
+    if (!sees(row, j))
         return -INFINITY;
     for (size_t c = 0; c < row->size.d; c++)
         sum += row->q[c] * row->k[j * row->size.d + c];
@@ -140,7 +150,7 @@ static double score_error(const struct row *row, size_t j, double score, double 
         carried += row->q_error[c] * (fabs(k[c]) + k_error[c]) + fabs(row->q[c]) * k_error[c];
     }
     double scale = fabs(row->node->attention.scale);
-    double bias = row->mask ? mask_value(row->mask_type, row->mask[j]) : 0;
+    double bias = bias_of(row, j);
     double error =
         scale * (kiln__bound_gamma((double)row->size.d + 3) * (magnitude + carried) + carried);
     error += row->mask ? row->mask_error[j] : 0;
@@ -149,19 +159,34 @@ static double score_error(const struct row *row, size_t j, double score, double 
     return error + 3 * KILN__UNIT * (fabs(bias) + fabs(score) + fabs(peak));
 }
 
+/* Whether an infinity is in a score, and what it is multiplied with may be 0: a computed score may
+ * be NaN. */
+static bool may_be_nan(const struct row *row, size_t j)
+{
+    const double *k = row->k + j * row->size.d, *k_error = row->k_error + j * row->size.d;
+    for (size_t c = 0; c < row->size.d; c++)
+        if ((isinf(k[c]) && row->q_error[c] >= fabs(row->q[c]) && row->q_error[c] > 0) ||
+            (isinf(row->q[c]) && k_error[c] >= fabs(k[c]) && k_error[c] > 0))
+            return true;
+    return false;
+}
+
 /* Weights w_j and their relative errors r_j, and of a row all together. A weight below 2^-126 may
  * be 0. */
 struct weights {
     double *weight, *relative;
     double total, shift; /* shift: the sum's relative error */
+    bool open;           /* one may be NaN */
 };
 
 static void reference_attention_weigh(const struct row *row, struct weights *weights)
 {
     double peak = peak_of(row), spread = 0;
     weights->total = 0;
+    weights->open = false;
     for (size_t j = 0; j < row->size.n; j++) {
         double score = score_of(row, j);
+        weights->open |= sees(row, j) && may_be_nan(row, j);
         weights->weight[j] = score == -INFINITY ? 0 : exp(score - peak);
         weights->relative[j] = 0;
         if (score == -INFINITY)
@@ -197,6 +222,8 @@ static double mean_error(const struct row *row, const struct weights *weights, s
     double sums = 2 * kiln__bound_gamma(2 * (double)row->size.n + 4) + 4 * KILN__UNIT, error = 0,
            lost = 0;
     const struct rounding rounding = rounding_of(row->node);
+    if (weights->open)
+        return INFINITY;
     if (isnan(weights->total) || weights->total == 0)
         return 0; /* NaN, or no key */
     for (size_t j = 0; j < row->size.n; j++) {
@@ -228,7 +255,7 @@ bool kiln__attention_bound(const struct kiln__graph *graph, const struct kiln__n
 {
     struct kiln__attention_size size = kiln__attention_size(graph, node);
     struct weights weights = {malloc((size.n + 1) * sizeof(double)),
-                              malloc((size.n + 1) * sizeof(double)), 0, 0};
+                              malloc((size.n + 1) * sizeof(double)), 0, 0, false};
     bool done = weights.weight && weights.relative;
     for (size_t b = 0; b < size.batches && done; b++)
         for (size_t i = 0; i < size.m; i++) {

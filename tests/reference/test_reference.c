@@ -261,6 +261,26 @@ Test(bounds, say_nothing_of_powers_that_may_be_whole)
     }
 }
 
+/* A query too small for f16 becomes 0, which an infinite key makes NaN; else its score is -inf, and
+ * the key is not seen. */
+Test(bounds, say_nothing_of_infinities_times_what_may_be_nothing)
+{
+    static const float query[] = {-1.2e-38F, 1}, value[] = {2, 3};
+    static const float key[] = {INFINITY, 1, 0.5F, 1};
+    for (int narrow = 0; narrow < 2; narrow++) {
+        kiln_batch *b = imagined_batch();
+        cr_assert_eq(
+            kiln_batch_set_precision(b, narrow ? KILN_PRECISION_F16 : KILN_PRECISION_EXACT),
+            KILN_OK);
+        kiln_tensor q = kiln_upload(b, KILN_F32, DIMS(1, 2), query);
+        kiln_tensor k = kiln_upload(b, KILN_F32, DIMS(2, 2), key);
+        kiln_tensor v = kiln_upload(b, KILN_F32, DIMS(2, 1), value);
+        kiln_tensor a = kiln_attention(b, q, k, v, (kiln_tensor){0}, NULL);
+        double bound = bound_of(b, a);
+        cr_expect(narrow ? isinf(bound) : bound < 1e-5, "%g", bound);
+    }
+}
+
 Test(bounds, grow_with_what_is_computed)
 {
     static const float third[] = {1 / 3.0f, 1 / 3.0f, 1 / 3.0f, 1 / 3.0f};
