@@ -123,7 +123,7 @@ static void block_signals(sigset_t *ending)
 static bool wait_for_answers(const struct server *server, const sigset_t *ending, unsigned ms)
 {
     enum { STEP_MS = 10 };
-    const struct timespec step = {0, STEP_MS * 1000000};
+    const struct timespec step = {0, STEP_MS * 1000000L};
     for (unsigned waited = 0; atomic_load(&server->open); waited += STEP_MS)
         if (waited >= ms || sigtimedwait(ending, NULL, &step) > 0)
             return false;

@@ -99,7 +99,7 @@ static json_t *usage_json(const struct serve_job *job)
     for (size_t i = 0; i < job->count; i++)
         answer += job->choices[i].tokens;
     return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)prompt, "completion_tokens",
-                     (json_int_t)answer, "total_tokens", (json_int_t)(prompt + answer));
+                     (json_int_t)answer, "total_tokens", (json_int_t)prompt + (json_int_t)answer);
 }
 
 /* With its choices; `usage` may be NULL. */

@@ -73,15 +73,15 @@ static void begin(struct server *server, bool chat, const struct serve_text *bod
 
 static const struct route {
     const char *method, *path;
-    bool is_open; /* to those without a token, too */
     void (*page)(struct server *server, struct serve_reply *reply); /* NULL: texts go on, */
-    bool chat; /* as an answer in a conversation */
+    bool chat;    /* as an answer in a conversation */
+    bool is_open; /* to those without a token, too */
 } routes[] = {
-    {"GET", "/health", true, health, false},
-    {"GET", "/metrics", false, metrics, false},
-    {"GET", "/v1/models", false, models, false},
-    {"POST", "/v1/completions", false, NULL, false},
-    {"POST", "/v1/chat/completions", false, NULL, true},
+    {"GET", "/health", health, false, true},
+    {"GET", "/metrics", metrics, false, false},
+    {"GET", "/v1/models", models, false, false},
+    {"POST", "/v1/completions", NULL, false, false},
+    {"POST", "/v1/chat/completions", NULL, true, false},
 };
 
 static const struct route *find_route(const char *path)
