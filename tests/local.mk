@@ -8,6 +8,7 @@ criterion_tests = \
 	tests/lower/test_attention_wgmma \
 	tests/record/test_batch \
 	tests/record/test_custom \
+	tests/record/test_custom_refused \
 	tests/programs/test_background \
 	tests/programs/test_background_joined \
 	tests/runtime/test_buffers \
@@ -144,6 +145,7 @@ device_tests = \
 	tests/lower/test_attention_lengths \
 	tests/record/test_batch \
 	tests/record/test_custom \
+	tests/record/test_custom_refused \
 	tests/programs/test_background \
 	tests/programs/test_background_joined \
 	tests/runtime/test_buffers \
@@ -273,6 +275,10 @@ tests_device_test_limit_SOURCES = \
 	tests/device/test_limit.c \
 	bench/limit.c
 tests_device_test_limit_LDFLAGS = -Wl,--wrap=clEnqueueNDRangeKernel
+
+# The kernel that both begin with.
+tests_record_test_custom_SOURCES = tests/record/test_custom.c tests/record/custom_one.h
+tests_record_test_custom_refused_SOURCES = tests/record/test_custom_refused.c tests/record/custom_one.h
 
 # The tokenizer of `kiln embed`.
 tests_onnx_test_wordpiece_SOURCES = tests/onnx/test_wordpiece.c
