@@ -454,6 +454,7 @@ static bool join_steps(struct kiln__plan *plan, uint32_t counters, struct kiln__
         }
         if (joins)
             add_phase(plan, joined, step->launch);
+        done = done && !joined->failed;
     }
     return settle(plan, joined) && done;
 }
