@@ -32,8 +32,8 @@
 /* And a GPU about as long. */
 #define MOST_BYTES_BESIDE ((uint64_t)1 << 24)
 
-/* Where joining has to pay: what a phase may compute, some 40 us of a core, and how many phases
- * make up for the kernel of all. */
+/* Where joining has to pay on a chunked device: what a phase may compute, some 40 us of a core, and
+ * how many phases make up for the kernel of all. */
 #define MOST_OPERATIONS ((uint64_t)2000000)
 #define FEWEST_PHASES 4
 
@@ -223,7 +223,7 @@ static const char *obstacle(const struct kiln__plan *plan, uint32_t index)
         return "its kernel takes more than its memory and numbers";
     if (launch->bytes > (are_beside(plan) ? MOST_BYTES_BESIDE : MOST_BYTES))
         return "it moves more than takes a launch's time";
-    if (plan->options.one_launch == KILN__ONE_LAUNCH_AUTO &&
+    if (plan->options.one_launch == KILN__ONE_LAUNCH_AUTO && !are_beside(plan) &&
         kiln__launch_operations(plan, index) > MOST_OPERATIONS)
         return "it computes for longer than takes a launch's time";
     return NULL;

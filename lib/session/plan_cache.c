@@ -34,15 +34,14 @@ struct kiln__plan_cache {
     struct kiln__index works; /* hashes of those that were written down (plan_workloads.h) */
 };
 
-/* The word has been checked. An imagined device runs nothing often, and on GPUs nobody has measured
- * what pays. */
+/* The word has been checked. An imagined device runs nothing often. */
 static enum kiln__one_launch choose_one_launch(const struct kiln__runtime *runtime)
 {
     const char *variable = kiln__environment("KILN_ONE_LAUNCH");
     if (variable && strcmp(variable, "auto") != 0)
         return strcmp(variable, "on") ? KILN__ONE_LAUNCH_OFF : KILN__ONE_LAUNCH_ON;
-    return runtime->programs && runtime->device.traits->chunked ? KILN__ONE_LAUNCH_AUTO
-                                                                : KILN__ONE_LAUNCH_OFF;
+    return runtime->programs && runtime->device.traits->one_launch ? KILN__ONE_LAUNCH_AUTO
+                                                                   : KILN__ONE_LAUNCH_OFF;
 }
 
 struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, const char *matmul,

@@ -87,6 +87,27 @@ Test(one_launch_beside, updates_are_one)
     close_context(one);
 }
 
+/* What a map computes is no obstacle, as it is to work-items of a core. */
+Test(one_launch_beside, maps_of_many_operations_are_joined_by_default)
+{
+    enum { MANY = 262144, STEPS = 5 };
+    static float x[2][MANY];
+    check_cheaply();
+    kiln_context *context = open_grouped("off");
+    kiln__plan_cache_use_one_launch(context->plan_cache, KILN__ONE_LAUNCH_AUTO);
+    kiln_batch *batch = kiln_batch_create(context);
+    for (size_t i = 0; i < 2; i++) {
+        kiln_tensor y = kiln_upload(batch, KILN_F32, 1, (size_t[]){MANY - i}, x[i]);
+        for (int step = 0; step < STEPS; step++)
+            y = kiln_add(batch, kiln_square(batch, y), y);
+        expect_ok(kiln_read(batch, y, x[i], (MANY - i) * sizeof(float)));
+    }
+    if (context->runtime.host_mode != KILN__HOST_SEPARATE)
+        cr_expect(explains(batch, "once the batch has run often"));
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
 /* Elements of a stored map are picked out of it by another one; a third needs neither. */
 static size_t run_chain(kiln_context *context, float results[3][MOST])
 {
