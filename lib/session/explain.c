@@ -51,7 +51,7 @@ static void explain_slots(const struct kiln__plan *plan, struct kiln__text *text
                 kiln__text_add(text, "%s #%u", k ? "," : "", slot->sources[k]);
         else if (slot->storage != KILN__STORAGE_COUNTERS)
             kiln__text_add(text, " #%u%s", slot->binding, slot->in_place ? " in place" : "");
-        if (slot->first <= slot->last)
+        if (slot->first <= slot->last && slot->storage != KILN__STORAGE_COUNTERS)
             kiln__text_add(text, ", steps %u to %u", slot->first, slot->last);
         kiln__text_add(text, "\n");
     }

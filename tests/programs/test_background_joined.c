@@ -259,6 +259,7 @@ Test(joined_behind, says_what_will_be_joined_and_why_others_are_not, .timeout = 
     expect_ok(kiln_read(work->batch, kiln_exp(work->batch, x), large, sizeof large));
     cr_expect(explains(work->batch, "once the batch has run often"));
     cr_expect(explains(work->batch, "kiln_one_launch("));
+    cr_expect(!explains(work->batch, "counters, steps")); /* no launch leaves anything there */
     cr_expect(explains(work->batch, "by itself: it moves more than takes a launch's time"));
     end_work(work);
     close_context(context);
