@@ -172,12 +172,13 @@ static bool refuse_others(struct reading *r)
 
 static bool add_prompt(struct reading *r, const int32_t *tokens, size_t count)
 {
-    struct serve_form *form = r->form;
-    int32_t *copy = malloc((count + 1) * sizeof *copy);
-    if (!copy)
+    struct serve_prompt *prompt = &r->form->prompts[r->form->prompt_count];
+    prompt->tokens = malloc((count + 1) * sizeof *tokens);
+    if (!prompt->tokens)
         return serve_refuse(r->problem, 500, NULL, NULL, "no memory");
-    memcpy(copy, tokens, count * sizeof *copy);
-    form->prompts[form->prompt_count++] = (struct serve_prompt){copy, count};
+    memcpy(prompt->tokens, tokens, count * sizeof *tokens);
+    prompt->count = count;
+    r->form->prompt_count++;
     return count || refuse(r, "prompt", "it has no tokens to go on from");
 }
 

@@ -15,8 +15,10 @@ void serve_text_add(struct serve_text *text, const char *bytes, size_t count)
         const size_t capacity = 2 * (text->count + count);
         char *grown = realloc(text->bytes, capacity);
         text->failed = !grown;
-        text->bytes = grown ? grown : text->bytes;
-        text->capacity = grown ? capacity : text->capacity;
+        if (grown) {
+            text->bytes = grown;
+            text->capacity = capacity;
+        }
     }
     if (text->failed || !count)
         return;
