@@ -82,7 +82,7 @@ def main():
         output = open(options.output, 'wb') if options.output else sys.stdout.buffer
         with output:
             done = write_all(client, command, pieces_of(file, options.piece),
-                             4 * max(len(client.scheduler_info()['workers']), 1), output)
+                             4 * max(len(client.nthreads()), 1), output)
     print(f'{sum(done.values())} lines by {len(done)} workers', file=sys.stderr)
 
 
