@@ -113,16 +113,19 @@ ROWS['aten.mode.default'] = lambda x, dim=-1, keepdim=False: _mode(x, dim=dim, k
 
 # ---- running results ----
 
-def _earlier(x: Tensor, axis: int, step: int, first: float) -> Tensor:
-    """The elements that stand so many places before, and `first` where none does."""
+def _earlier(x: Tensor, axis: int, step: int, first: Optional[float]) -> Tensor:
+    """The elements that stand so many places before; where none does `first`, or, if that is None, the
+    first element."""
     widths = [(step if i == axis else 0, 0) for i in range(x.ndim)]
-    return _f.pad(x[(slice(None),) * axis + (slice(0, x.shape[axis] - step),)], widths, first)
+    shown = x[(slice(None),) * axis + (slice(0, x.shape[axis] - step),)]
+    return _f.pad(shown, widths, mode='edge') if first is None else _f.pad(shown, widths, first)
 
 
-def _running(parts: Sequence[Tensor], axis: int, firsts: Sequence[float],
+def _running(parts: Sequence[Tensor], axis: int, firsts: Sequence[Optional[float]],
              join: Callable[[Sequence[Tensor], Sequence[Tensor]], Sequence[Tensor]]) -> Sequence[Tensor]:
     """Each element joined with all before it, by steps of 1, 2, 4 and so on. join(earlier, later) is
-    associative, and gives `later` of `firsts`."""
+    associative, and gives `later` of `firsts`;
+    these may be None where it takes the first element as often as one likes."""
     step = 1
     while step < parts[0].shape[axis]:
         earlier = [_earlier(part, axis, step, first) for part, first in zip(parts, firsts)]
@@ -178,17 +181,15 @@ def _running_extreme(largest: bool) -> Callable:
         if not x.ndim:
             return x, _f.zeros((), 'i64')
         axis = axis_of(x, dim)
-        first = lowest_of(x.dtype) if largest else highest_of(x.dtype)
-        values, places = _running((x, _o.iota(x.shape, axis)), axis, (first, 0), join)
+        values, places = _running((x, _o.iota(x.shape, axis)), axis, (None, None), join)
         return values, places
     return running
 
 
 def highest_of(dtype: Any) -> float:
-    """The highest value of a type, or a double just below."""
-    return math.inf if dtype.is_floating else 1.0 if dtype.name == 'bool' else \
-        255.0 if dtype.name == 'u8' else math.nextafter(2.0 ** (8 * dtype.itemsize - 1), 0) \
-        if dtype.itemsize == 8 else 2.0 ** (8 * dtype.itemsize - 1) - 1
+    """The highest value of a type: of integers a whole number, as no double is the highest i64."""
+    return math.inf if dtype.is_floating else 1 if dtype.name == 'bool' else \
+        255 if dtype.name == 'u8' else 2 ** (8 * dtype.itemsize - 1) - 1
 
 
 ROWS['aten.cummax.default'] = _running_extreme(True)

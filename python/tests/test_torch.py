@@ -123,6 +123,10 @@ class Compiled(unittest.TestCase):
         self.same(lambda x: (x.cummax(1), x.cummin(1), x.cumprod(0), x.logcumsumexp(1)), x)
         self.same(lambda x: (x.median(1), x.nanmedian(1), x.nanmedian(), x.kthvalue(2, 1)), x)
         self.same(lambda x: (x.mode(1), x.cumprod(1), x.cummin(0)), torch.arange(12).view(3, 4) % 3)
+        most = 2 ** 63 - 1  # which no double is
+        first, places = torch.tensor([most, most, 5, -most - 1]), torch.tensor([0, 0, 1, 2])
+        self.same(lambda x, i: (x.cummin(0), x.cummax(0), x.cummin(0)[0] == most,
+                                x.scatter_reduce(0, i, x, 'amin', include_self=False) == most), first, places)
 
     def test_searching(self):
         """Where values belong among rows in order, on either side of equal ones."""
