@@ -99,7 +99,7 @@ static void close_models(struct server *server)
 {
     for (size_t i = 0; i < server->count; i++) {
         struct served *model = &server->models[i];
-        serve_jobs_stop(model);
+        serve_jobs_free(model);
         kiln_lm_batcher_release(model->batcher);
         kiln_lm_release(model->lm);
         free(model->name);

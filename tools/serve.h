@@ -43,6 +43,7 @@ struct served {
     pthread_mutex_t lock; /* of what follows, and of jobs */
     pthread_cond_t wake;
     struct serve_job *jobs; /* that have not ended */
+    bool closed;            /* jobs that begin end at once, as cancelled */
     bool stops;
 };
 
@@ -62,10 +63,14 @@ struct server {
 /* Thread and lock of a model; false: none could be made. */
 bool serve_jobs_start(struct served *model);
 
-/* Waits for the thread; jobs that have not ended are cancelled. */
+/* Waits for the thread; jobs that have not ended do so as cancelled, so that no connection waits.
+ * Once. */
 void serve_jobs_stop(struct served *model);
 
-/* End all jobs as cancelled. */
+/* When no connection is left; stops it where nobody has. */
+void serve_jobs_free(struct served *model);
+
+/* End all jobs as cancelled, those too that begin from now on. */
 void serve_jobs_cancel(struct served *model);
 
 /* ---- what is wrong with a request ---- */

@@ -52,6 +52,26 @@ static void free_job(struct serve_job *job)
     free(job);
 }
 
+/* Under the lock, as the next one. */
+static void end_job(struct serve_job *job)
+{
+    for (size_t i = 0; i < job->count; i++)
+        kiln_lm_request_cancel(job->choices[i].request);
+    if (!job->gone)
+        serve_job_finish(job);
+    job->ended = true;
+}
+
+/* Nobody has it go on any more. */
+static void break_off(struct serve_job *job)
+{
+    if (!job->problem.status)
+        serve_refuse(&job->problem, 503, "cancelled", NULL, "this server is about to end");
+    end_job(job);
+    if (job->connection)
+        serve_http_resume(job);
+}
+
 struct serve_job *serve_job_begin(struct serve_form *form, struct serve_problem *problem)
 {
     struct served *model = form->model;
@@ -68,9 +88,13 @@ struct serve_job *serve_job_begin(struct serve_form *form, struct serve_problem 
         return NULL;
     }
     pthread_mutex_lock(&model->lock);
-    job->next = model->jobs;
-    model->jobs = job;
-    pthread_cond_signal(&model->wake);
+    if (model->closed) {
+        break_off(job);
+    } else {
+        job->next = model->jobs;
+        model->jobs = job;
+        pthread_cond_signal(&model->wake);
+    }
     pthread_mutex_unlock(&model->lock);
     return job;
 }
@@ -89,15 +113,6 @@ void serve_job_close(struct serve_job *job)
 }
 
 /* ---- going on; under the lock ---- */
-
-static void end_job(struct serve_job *job)
-{
-    for (size_t i = 0; i < job->count; i++)
-        kiln_lm_request_cancel(job->choices[i].request);
-    if (!job->gone)
-        serve_job_finish(job);
-    job->ended = true;
-}
 
 static bool has_gone(const struct serve_job *job)
 {
@@ -175,12 +190,17 @@ bool serve_jobs_start(struct served *model)
         return false;
     }
     model->has_thread = !pthread_create(&model->thread, NULL, work, model);
+    if (!model->has_thread) {
+        pthread_cond_destroy(&model->wake);
+        pthread_mutex_destroy(&model->lock);
+    }
     return model->has_thread;
 }
 
 void serve_jobs_cancel(struct served *model)
 {
     pthread_mutex_lock(&model->lock);
+    model->closed = true;
     for (struct serve_job *job = model->jobs; job; job = job->next)
         for (size_t i = 0; i < job->count; i++)
             kiln_lm_request_cancel(job->choices[i].request);
@@ -189,13 +209,25 @@ void serve_jobs_cancel(struct served *model)
 
 void serve_jobs_stop(struct served *model)
 {
-    if (!model->has_thread)
-        return;
     pthread_mutex_lock(&model->lock);
-    model->stops = true;
+    model->stops = model->closed = true;
     pthread_cond_signal(&model->wake);
     pthread_mutex_unlock(&model->lock);
     pthread_join(model->thread, NULL);
+    pthread_mutex_lock(&model->lock);
+    for (struct serve_job *job; (job = model->jobs) != NULL;) {
+        model->jobs = job->next;
+        break_off(job);
+    }
+    pthread_mutex_unlock(&model->lock);
+}
+
+void serve_jobs_free(struct served *model)
+{
+    if (!model->has_thread)
+        return;
+    if (!model->stops)
+        serve_jobs_stop(model);
     pthread_cond_destroy(&model->wake);
     pthread_mutex_destroy(&model->lock);
 }

@@ -209,11 +209,11 @@ def busy():
     until(lambda: metric("running") + metric("queued") == 0)
 
 
-def begin(**form):
+def begin(path="/v1/completions", **form):
     """A connection that has asked, and reads nothing."""
     body = json.dumps({"model": "tiny", "temperature": 0, "prompt": PROMPTS[0], **form})
     connection = socket.create_connection(ADDRESS.split(":"), TIMEOUT)
-    connection.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    connection.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                        f"Authorization: Bearer secret\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
     return connection
 
@@ -318,6 +318,14 @@ def drain():
     expect(503, ask("POST", "/v1/completions", '{"model": "tiny", "prompt": "x"}'), "draining")
     client.join()
     assert got == [wanted]
+
+
+def late():
+    messages = [{"role": "user", "content": ""}, {"role": "assistant", "content": ""}] * 2800
+    connection = begin("/v1/chat/completions", messages=messages)
+    time.sleep(0.04)  # it is being read now, or its text has begun
+    os.kill(int(sys.argv[3]), signal.SIGTERM)
+    assert connection.recv(1 << 16).startswith(b"HTTP/1.1 503 ")
 
 
 globals()[sys.argv[2]]()

@@ -38,18 +38,26 @@ if ! "$python" -c 'import http.client' 2>/dev/null; then
     exit
 fi
 
-KILN_API_KEY=secret "$kiln" serve --port 0 --slots 4 --queue 20 --context 600 --max-body 20000 --drain 600 "$model" \
-    "other=$model" >"$folder/where" 2>"$folder/log" &
-server=$!
-trap 'kill "$server" 2>/dev/null; rm -rf "$folder"' EXIT
-waited=0
-while ! [ -s "$folder/where" ] && kill -0 "$server" 2>/dev/null && [ "$waited" -lt 6000 ]; do
-    sleep 0.1
-    waited=$((waited + 1))
-done
+export KILN_API_KEY=secret
+serve() {
+    : >"$folder/where"
+    "$kiln" serve --port 0 "$model" "$@" >"$folder/where" 2>"$folder/log" &
+    server=$!
+    trap 'kill "$server" 2>/dev/null; rm -rf "$folder"' EXIT
+    waited=0
+    while ! [ -s "$folder/where" ] && kill -0 "$server" 2>/dev/null && [ "$waited" -lt 6000 ]; do
+        sleep 0.1
+        waited=$((waited + 1))
+    done
+}
 
-run() {
+serve --slots 4 --queue 20 --context 600 --max-body 20000 --drain 600 "other=$model"
+
+ask() {
     "$python" -B "$source/tests/tools/serve_client.py" "$(cat "$folder/where")" "$@"
+}
+run() {
+    ask "$@"
 }
 
 check "models, health" 0 '^fine$' pages
@@ -73,5 +81,15 @@ run() {
     cat "$folder/log"
 }
 check "what is said" 0 '^kiln serve: ends as soon as [1-9][0-9]* requests are answered$'
+
+serve --slots 2 --context 60000 --drain 0
+run() {
+    ask "$@"
+}
+check "SIGTERM: a text that begins when others are cut off is, too" 0 '^fine$' late "$server"
+run() {
+    wait "$server" && echo fine
+}
+check "a clean end of that" 0 '^fine$'
 
 finish
