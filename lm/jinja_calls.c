@@ -14,7 +14,7 @@ static struct kiln__jinja_value strip_ends(struct kiln__jinja *j, struct kiln__j
     const struct kiln__jinja_text text = kiln__jinja_print(j, self),
                                   marks = any ? text : kiln__jinja_need_text(j, which);
     kiln__jinja_work(j, text.length);
-    return kiln__jinja_of_text(kiln__jinja_strip(text, any ? NULL : &marks, front, back));
+    return kiln__jinja_of_text(kiln__jinja_strip(j, text, any ? NULL : &marks, front, back));
 }
 
 static struct kiln__jinja_value strip(struct kiln__jinja *j, struct kiln__jinja_value self,
@@ -106,7 +106,7 @@ static struct kiln__jinja_value split(struct kiln__jinja *j, struct kiln__jinja_
     int64_t most = kiln__jinja_is_given(given[1]) ? given[1].whole : INT64_MAX;
     struct kiln__jinja_value parts = kiln__jinja_new_list(j);
     size_t at;
-    for (; most && (at = kiln__jinja_find(text, separator, 0)) != SIZE_MAX; most--) {
+    for (; most && (at = kiln__jinja_find(j, text, separator, 0)) != SIZE_MAX; most--) {
         kiln__jinja_add(j, parts.list, kiln__jinja_of_text(kiln__jinja_part(text, 0, at)));
         text = kiln__jinja_part(text, at + separator.length, text.length);
     }
@@ -124,7 +124,7 @@ static struct kiln__jinja_value replace(struct kiln__jinja *j, struct kiln__jinj
     size_t from = 0, at;
     if (!old.length)
         kiln__jinja_fail(j, KILN_UNSUPPORTED, "kiln replaces no empty text");
-    while ((at = kiln__jinja_find(text, old, from)) != SIZE_MAX) {
+    while ((at = kiln__jinja_find(j, text, old, from)) != SIZE_MAX) {
         kiln__jinja_append(j, &builder, kiln__jinja_part(text, from, at));
         kiln__jinja_append(j, &builder, new);
         from = at + old.length;
@@ -256,7 +256,7 @@ static struct kiln__jinja_value get_or(struct kiln__jinja *j, struct kiln__jinja
                                        const struct kiln__jinja_value *given)
 {
     const struct kiln__jinja_value *found =
-        kiln__jinja_get(need_dict(j, self), kiln__jinja_need_text(j, given[0]));
+        kiln__jinja_get(j, need_dict(j, self), kiln__jinja_need_text(j, given[0]));
     return found                            ? *found
            : kiln__jinja_is_given(given[1]) ? given[1]
                                             : (struct kiln__jinja_value){.kind = KILN__JINJA_NONE};

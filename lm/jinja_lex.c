@@ -42,7 +42,7 @@ static struct kiln__jinja_token *add(struct lexer *lexer, enum kiln__jinja_token
 static size_t skip_space(const struct lexer *lexer, size_t at)
 {
     const struct kiln__jinja_text rest = kiln__jinja_part(lexer->source, at, lexer->source.length);
-    return lexer->source.length - kiln__jinja_strip(rest, NULL, true, false).length;
+    return lexer->source.length - kiln__jinja_strip(lexer->j, rest, NULL, true, false).length;
 }
 
 /* What stands before a tag, without the space that the tag takes: all of it ("-"), or that in front
@@ -51,13 +51,14 @@ static void add_data(struct lexer *lexer, size_t from, size_t to, char tag, char
 {
     struct kiln__jinja_text data = kiln__jinja_part(lexer->source, from, to);
     if (sign == '-') {
-        data = kiln__jinja_strip(data, NULL, false, true);
+        data = kiln__jinja_strip(lexer->j, data, NULL, false, true);
     } else if (sign != '+' && tag != '{') {
         size_t line = data.length;
         while (line && data.bytes[line - 1] != '\n')
             line--;
         const struct kiln__jinja_text last = kiln__jinja_part(data, line, data.length);
-        if ((line || lexer->line_starts) && !kiln__jinja_strip(last, NULL, true, false).length)
+        if ((line || lexer->line_starts) &&
+            !kiln__jinja_strip(lexer->j, last, NULL, true, false).length)
             data.length = line;
     }
     if (data.length)

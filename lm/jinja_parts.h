@@ -155,8 +155,8 @@ struct kiln__jinja {
     size_t place;                   /* in it, for sentences */
     struct kiln__jinja_room *rooms; /* each points to the one before it */
     size_t left;                    /* bytes that may still be taken */
-    size_t steps;
-    int depth; /* of values within each other, while they are walked through */
+    size_t steps, looked;           /* `looked`: bytes that have not become steps */
+    int depth;                      /* of values within each other, while they are walked through */
     struct kiln__jinja_names names;
     struct kiln__jinja_builder text;    /* what comes of it */
     struct kiln__jinja_builder *output; /* where it is written: `text`, or what `set` takes */
@@ -171,6 +171,9 @@ _Noreturn void kiln__jinja_fail(struct kiln__jinja *j, kiln_status status, const
 
 /* Counts a step, and work on so many bytes: a run ends in time. */
 void kiln__jinja_work(struct kiln__jinja *j, size_t bytes);
+
+/* Counts bytes that are looked at beside a step. */
+void kiln__jinja_look(struct kiln__jinja *j, size_t bytes);
 
 /* One value deeper, and back. */
 void kiln__jinja_enter(struct kiln__jinja *j);
@@ -197,10 +200,11 @@ bool kiln__jinja_same(struct kiln__jinja_text a, struct kiln__jinja_text b);
 struct kiln__jinja_text kiln__jinja_part(struct kiln__jinja_text text, size_t from, size_t to);
 
 /* Where `part` lies in a text, from a place on; SIZE_MAX: nowhere. */
-size_t kiln__jinja_find(struct kiln__jinja_text text, struct kiln__jinja_text part, size_t from);
+size_t kiln__jinja_find(struct kiln__jinja *j, struct kiln__jinja_text text,
+                        struct kiln__jinja_text part, size_t from);
 
 /* Without characters of `which` at its beginning and at its end; white space where it is NULL. */
-struct kiln__jinja_text kiln__jinja_strip(struct kiln__jinja_text text,
+struct kiln__jinja_text kiln__jinja_strip(struct kiln__jinja *j, struct kiln__jinja_text text,
                                           const struct kiln__jinja_text *which, bool front,
                                           bool back);
 
@@ -228,7 +232,8 @@ void kiln__jinja_put(struct kiln__jinja *j, struct kiln__jinja_dict *dict,
                      struct kiln__jinja_text key, struct kiln__jinja_value value);
 
 /* NULL: there is none. */
-struct kiln__jinja_value *kiln__jinja_get(const struct kiln__jinja_dict *dict,
+struct kiln__jinja_value *kiln__jinja_get(struct kiln__jinja *j,
+                                          const struct kiln__jinja_dict *dict,
                                           struct kiln__jinja_text key);
 
 const char *kiln__jinja_kind_name(struct kiln__jinja_value value);

@@ -29,6 +29,7 @@ static void set_name(struct kiln__jinja *j, struct kiln__jinja_text name,
 {
     struct kiln__jinja_names *names = &j->names;
     struct kiln__jinja_value *found = find_name(names, name, names->scope);
+    kiln__jinja_look(j, (names->count - names->scope) * sizeof *names->pairs + name.length);
     if (found) {
         *found = value;
         return;
@@ -107,6 +108,7 @@ static int compare(struct kiln__jinja *j, struct kiln__jinja_value a, struct kil
         kiln__jinja_fail(j, KILN_INVALID_ARGUMENT, "%s and %s have no order",
                          kiln__jinja_kind_name(a), kiln__jinja_kind_name(b));
     const size_t common = a.text.length < b.text.length ? a.text.length : b.text.length;
+    kiln__jinja_look(j, common);
     const int order = common ? memcmp(a.text.bytes, b.text.bytes, common) : 0;
     return order ? order : (a.text.length > b.text.length) - (a.text.length < b.text.length);
 }
@@ -219,7 +221,7 @@ static struct kiln__jinja_value make_dict(struct kiln__jinja *j,
 static struct kiln__jinja_value look_up(struct kiln__jinja *j, struct kiln__jinja_text name)
 {
     const struct kiln__jinja_value *found = find_name(&j->names, name, 0);
-    kiln__jinja_work(j, j->names.count * sizeof *j->names.pairs);
+    kiln__jinja_work(j, j->names.count * sizeof *j->names.pairs + name.length);
     return found ? *found : kiln__jinja_undefined(name);
 }
 

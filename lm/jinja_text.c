@@ -35,6 +35,17 @@ void kiln__jinja_work(struct kiln__jinja *j, size_t bytes)
         kiln__jinja_fail(j, KILN_TOO_LARGE, "more than %d steps", (int)KILN__JINJA_STEPS);
 }
 
+void kiln__jinja_look(struct kiln__jinja *j, size_t bytes)
+{
+    enum { AT_ONCE = 4096 };
+    j->looked += bytes;
+    if (j->looked < AT_ONCE)
+        return;
+    bytes = j->looked;
+    j->looked = 0;
+    kiln__jinja_work(j, bytes);
+}
+
 void kiln__jinja_enter(struct kiln__jinja *j)
 {
     kiln__jinja_work(j, 0);
@@ -120,12 +131,14 @@ struct kiln__jinja_text kiln__jinja_part(struct kiln__jinja_text text, size_t fr
                                      to - from};
 }
 
-size_t kiln__jinja_find(struct kiln__jinja_text text, struct kiln__jinja_text part, size_t from)
+size_t kiln__jinja_find(struct kiln__jinja *j, struct kiln__jinja_text text,
+                        struct kiln__jinja_text part, size_t from)
 {
     for (size_t at = from; part.length <= text.length && at <= text.length - part.length; at++) {
         const size_t places = text.length - part.length - at + 1;
         const char *first =
             part.length ? memchr(text.bytes + at, *part.bytes, places) : text.bytes + at;
+        kiln__jinja_look(j, first ? (size_t)(first - text.bytes) - at + part.length : places);
         if (!first)
             return SIZE_MAX;
         at = (size_t)(first - text.bytes);
@@ -142,12 +155,14 @@ size_t kiln__jinja_step(struct kiln__jinja_text text, size_t at)
 }
 
 /* Python's str.isspace() has four separators more than regular expressions' \s has elsewhere. */
-static bool is_stripped(struct kiln__jinja_text text, size_t at, size_t end,
+static bool is_stripped(struct kiln__jinja *j, struct kiln__jinja_text text, size_t at, size_t end,
                         const struct kiln__jinja_text *which)
 {
+    enum { LIKE_BYTES = 64 }; /* a character takes as long as so many of them compared */
     int32_t point;
+    kiln__jinja_look(j, LIKE_BYTES);
     if (which)
-        return kiln__jinja_find(*which, kiln__jinja_part(text, at, end), 0) != SIZE_MAX;
+        return kiln__jinja_find(j, *which, kiln__jinja_part(text, at, end), 0) != SIZE_MAX;
     kiln__unicode_next(text.bytes + at, end - at, &point);
     return (point >= 0x1c && point <= 0x1f) || kiln__unicode_is_space(point);
 }
@@ -161,14 +176,14 @@ static size_t step_back(struct kiln__jinja_text text, size_t end)
     return end - 1;
 }
 
-struct kiln__jinja_text kiln__jinja_strip(struct kiln__jinja_text text,
+struct kiln__jinja_text kiln__jinja_strip(struct kiln__jinja *j, struct kiln__jinja_text text,
                                           const struct kiln__jinja_text *which, bool front,
                                           bool back)
 {
     size_t from = 0, to = text.length;
-    while (front && from < to && is_stripped(text, from, kiln__jinja_step(text, from), which))
+    while (front && from < to && is_stripped(j, text, from, kiln__jinja_step(text, from), which))
         from = kiln__jinja_step(text, from);
-    while (back && from < to && is_stripped(text, step_back(text, to), to, which))
+    while (back && from < to && is_stripped(j, text, step_back(text, to), to, which))
         to = step_back(text, to);
     return kiln__jinja_part(text, from, to);
 }

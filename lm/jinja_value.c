@@ -54,8 +54,8 @@ void kiln__jinja_add(struct kiln__jinja *j, struct kiln__jinja_list *list,
 void kiln__jinja_put(struct kiln__jinja *j, struct kiln__jinja_dict *dict,
                      struct kiln__jinja_text key, struct kiln__jinja_value value)
 {
-    struct kiln__jinja_value *found = kiln__jinja_get(dict, key);
-    kiln__jinja_work(j, dict->count * sizeof *dict->pairs);
+    struct kiln__jinja_value *found = kiln__jinja_get(j, dict, key);
+    kiln__jinja_work(j, 0);
     if (found) {
         *found = value;
         return;
@@ -65,9 +65,11 @@ void kiln__jinja_put(struct kiln__jinja *j, struct kiln__jinja_dict *dict,
     dict->pairs[dict->count++] = (struct kiln__jinja_pair){key, value};
 }
 
-struct kiln__jinja_value *kiln__jinja_get(const struct kiln__jinja_dict *dict,
+struct kiln__jinja_value *kiln__jinja_get(struct kiln__jinja *j,
+                                          const struct kiln__jinja_dict *dict,
                                           struct kiln__jinja_text key)
 {
+    kiln__jinja_look(j, dict->count * sizeof *dict->pairs + key.length);
     for (size_t i = 0; i < dict->count; i++)
         if (kiln__jinja_same(dict->pairs[i].key, key))
             return &dict->pairs[i].value;
@@ -111,7 +113,7 @@ static bool same_dicts(struct kiln__jinja *j, const struct kiln__jinja_dict *a,
 {
     bool same = a->count == b->count;
     for (size_t i = 0; i < a->count && same; i++) {
-        const struct kiln__jinja_value *other = kiln__jinja_get(b, a->pairs[i].key);
+        const struct kiln__jinja_value *other = kiln__jinja_get(j, b, a->pairs[i].key);
         same = other && kiln__jinja_equal(j, a->pairs[i].value, *other);
     }
     return same;
@@ -161,11 +163,11 @@ bool kiln__jinja_contains(struct kiln__jinja *j, struct kiln__jinja_value whole,
             found = kiln__jinja_equal(j, whole.list->items[i], part);
         return found;
     case KILN__JINJA_DICT:
-        return part.kind == KILN__JINJA_TEXT && kiln__jinja_get(whole.dict, part.text);
+        return part.kind == KILN__JINJA_TEXT && kiln__jinja_get(j, whole.dict, part.text);
     case KILN__JINJA_TEXT:
         if (part.kind == KILN__JINJA_TEXT) {
             kiln__jinja_work(j, whole.text.length);
-            return kiln__jinja_find(whole.text, part.text, 0) != SIZE_MAX;
+            return kiln__jinja_find(j, whole.text, part.text, 0) != SIZE_MAX;
         }
         break;
     default: break;
@@ -232,7 +234,7 @@ struct kiln__jinja_value kiln__jinja_index(struct kiln__jinja *j, struct kiln__j
     const struct kiln__jinja_value *found = NULL;
     kiln__jinja_need(j, object);
     if (object.kind == KILN__JINJA_DICT && key.kind == KILN__JINJA_TEXT)
-        found = kiln__jinja_get(object.dict, key.text);
+        found = kiln__jinja_get(j, object.dict, key.text);
     if ((object.kind == KILN__JINJA_LIST || object.kind == KILN__JINJA_TEXT) && is_number(key)) {
         const struct kiln__jinja_list *items = kiln__jinja_items(j, object);
         const int64_t count = (int64_t)items->count;

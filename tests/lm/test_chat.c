@@ -221,6 +221,30 @@ Test(chat, bounds)
     expect_bounded(strdup("{{ range(1000000) }}"), "a range beyond 100000");
 }
 
+/* Texts of half a million bytes and what looks at both of them again and again. */
+static void expect_bounded_look(const char *what)
+{
+    static const char grown[] = "{% set n = namespace(a='aaaaaaaaaaaaaaaa') %}"
+                                "{% for i in range(15) %}{% set n.b = n.a %}"
+                                "{% set n.a = n.a + n.a %}{% endfor %}{% set n.b = n.b + 'b' %}"
+                                "{% set d = {n.a: 1} %}{% set e = n.a + '' %}"
+                                "{% for i in range(20000) %}";
+    char *source = malloc(sizeof grown + strlen(what) + 16);
+    cr_assert(source);
+    strcpy(stpcpy(stpcpy(source, grown), what), "{% endfor %}");
+    expect_bounded(source, "more than 4194304 steps");
+}
+
+/* Bytes that are compared count, too. */
+Test(chat, looks)
+{
+    expect_bounded_look("{% if n.b in n.a %}{% endif %}");
+    expect_bounded_look("{% if n.a < e %}{% endif %}");
+    expect_bounded_look("{% if d[e] %}{% endif %}");
+    expect_bounded_look("{% if n.a.strip(n.b) %}{% endif %}");
+    expect_bounded_look("{% if n.a.split(n.b) %}{% endif %}");
+}
+
 /* Whatever is damaged, a run ends with a text or a sentence. */
 Test(chat, mutations)
 {
