@@ -232,7 +232,8 @@ static size_t choose_length(const kiln_lm_batcher *batcher, size_t seen, size_t 
     return number;
 }
 
-/* A text of `seen` tokens goes to its slot, with what is behind it up to one of a few lengths. */
+/* A text of `seen` tokens goes to its slot, with what is behind it up to one of a few lengths.
+ * After an error any slot's keys may be spoilt: where it begins is an operand, too. */
 static kiln_status move(kiln_lm_batcher *batcher, size_t seen, size_t slot)
 {
     size_t length;
@@ -261,10 +262,13 @@ static kiln_status read_part(kiln_lm_batcher *batcher, kiln_lm_request *request)
     if (status || reader->seen < request->length)
         return status;
     const int32_t token = choose(batcher, request, reader->logits);
-    if (!will_end(request, token))
-        status = move(batcher, reader->seen, batcher->reading_slot);
-    if (status)
+    if (!will_end(request, token) &&
+        (status = move(batcher, reader->seen, batcher->reading_slot))) {
+        pthread_mutex_lock(&batcher->lock);
+        read_again(batcher, status);
+        pthread_mutex_unlock(&batcher->lock);
         return status;
+    }
     pthread_mutex_lock(&batcher->lock);
     request->going = true;
     batcher->reading = NULL;

@@ -617,6 +617,36 @@ static void expect_survival(enum kiln_layer_where where)
     kiln_lm_batcher_release(batcher);
 }
 
+/* A text in another slot is not spoilt by a prompt's run or move that fails, wherever that is. */
+static void expect_others_unharmed(enum kiln_layer_where where)
+{
+    enum { MOST_CALLS = 4000, COUNT = 20 };
+    kiln_lm_batcher *batcher = open_batcher(2);
+    int32_t text[COUNT], token;
+    make_text(text, COUNT, 3);
+    unsigned long n = 1, moves = 0;
+    for (bool hit = true; hit && n < MOST_CALLS; n++) {
+        kiln_lm_request *first = submit(batcher, prompt, PROMPT_COUNT, ANSWER_COUNT);
+        while (!kiln_lm_request_read(first, 0, &token, 1))
+            expect_ok(kiln_lm_batcher_step(batcher));
+        kiln_lm_request *other = submit(batcher, text, COUNT, 2);
+        layer_fail(n, NULL, -5, KILN_LAYER_ONCE, where);
+        (void)!kiln_lm_batcher_step(batcher);
+        hit = layer_failures() > 0;
+        layer_reset();
+        if (batcher->reading && batcher->reader->seen == COUNT) { /* it was the move */
+            cr_expect_not(first->going);
+            moves++;
+        }
+        run_all(batcher);
+        expect_answer(first, answer, ANSWER_COUNT);
+        kiln_lm_request_release(first);
+        kiln_lm_request_release(other);
+    }
+    cr_expect(n < MOST_CALLS && moves, "%lu calls, %lu moves", n, moves);
+    kiln_lm_batcher_release(batcher);
+}
+
 /* What fails again and again is told. */
 static void check_failure_that_stays(void)
 {
@@ -644,5 +674,7 @@ Test(batcher, failures)
         cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
     expect_survival(KILN_LAYER_CALL);
     expect_survival(KILN_LAYER_EVENT);
+    expect_others_unharmed(KILN_LAYER_CALL);
+    expect_others_unharmed(KILN_LAYER_EVENT);
     check_failure_that_stays();
 }
