@@ -119,6 +119,29 @@ static void block_signals(sigset_t *ending)
     signal(SIGPIPE, SIG_IGN);
 }
 
+/* While nothing is asked yet, as a signal ends other programs. */
+static void *end_at_once(void *ending)
+{
+    int number;
+    sigwait(ending, &number);
+    signal(number, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, ending, NULL);
+    raise(number);
+    return NULL;
+}
+
+static bool open_models_until(struct serve_request *request, sigset_t *ending)
+{
+    pthread_t watcher;
+    const bool watches = !pthread_create(&watcher, NULL, end_at_once, ending);
+    const bool fine = open_models(request);
+    if (watches) {
+        pthread_cancel(watcher);
+        pthread_join(watcher, NULL);
+    }
+    return fine;
+}
+
 /* False: there are requests still, after so many milliseconds or another signal. */
 static bool wait_for_answers(const struct server *server, const sigset_t *ending, unsigned ms)
 {
@@ -154,7 +177,7 @@ static bool serve(struct serve_request *request)
     sigset_t ending;
     int signal_number;
     block_signals(&ending);
-    if (!open_models(request))
+    if (!open_models_until(request, &ending))
         return false;
     server->began = time(NULL);
     struct serve_http *http =
