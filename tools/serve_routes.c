@@ -109,6 +109,13 @@ static bool has_key(const char *key, const char *authorization)
     return !differ;
 }
 
+/* HEAD is GET without the page, which libmicrohttpd leaves out. */
+static bool takes(const struct route *route, const char *method)
+{
+    return !strcmp(method, route->method) ||
+           (!strcmp(method, "HEAD") && !strcmp(route->method, "GET"));
+}
+
 bool serve_route_check(const struct server *server, const char *method, const char *path,
                        const char *authorization, struct serve_problem *problem)
 {
@@ -119,7 +126,7 @@ bool serve_route_check(const struct server *server, const char *method, const ch
     if (!route)
         return serve_refuse(problem, 404, "unknown_url", NULL, "there is no %.20s %.200s", method,
                             path);
-    if (strcmp(method, route->method) != 0)
+    if (!takes(route, method))
         return serve_refuse(problem, 405, "method_not_allowed", NULL, "%s takes %s alone", path,
                             route->method);
     return true;
