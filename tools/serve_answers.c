@@ -123,7 +123,8 @@ static void send_event(struct serve_job *job, json_t *event)
     serve_text_add(&job->out, "\n\n", 2);
 }
 
-/* What a message has more; the first part says whose it is. `text` is given back. */
+/* What a message has more; the first part, though it has no text, says whose it is. `text` is given
+ * back. */
 static json_t *delta_json(json_t *text, bool is_first)
 {
     json_t *delta = text ? json_pack("{s:o}", "content", text) : json_object();
@@ -137,9 +138,7 @@ static void send_part(struct serve_job *job, const struct serve_choice *choice, 
                       const char *finish)
 {
     const json_int_t index = choice - job->choices;
-    json_t *part = job->form.chat ? delta_json(text, text && !choice->sent)
-                   : text         ? text
-                                  : json_string("");
+    json_t *part = job->form.chat ? delta_json(text, !choice->sent) : text ? text : json_string("");
     json_t *one =
         json_pack("{s:I, s:o, s:n, s:o}", "index", index, job->form.chat ? "delta" : "text", part,
                   "logprobs", "finish_reason", finish ? json_string(finish) : json_null());

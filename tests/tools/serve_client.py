@@ -71,6 +71,7 @@ def until(condition):
 
 def pages():
     assert ask("GET", "/health", headers={}) == (200, b'{"status":"ready"}')
+    assert ask("HEAD", "/health", headers={}) == ask("HEAD", "/v1/models") == (200, b"")
     status, data = ask("GET", "/v1/models")
     listed = json.loads(data)
     assert status == 200 and listed["object"] == "list"
@@ -129,6 +130,10 @@ def chats():
     parts = [part["choices"][0] for part in events("/v1/chat/completions", **form)]
     assert parts[0]["delta"]["role"] == "assistant" and parts[-1]["delta"] == {}
     assert "".join(part["delta"].get("content", "") for part in parts) == message["content"]
+    first = message["content"][0]
+    if first != "\ufffd":  # part of a character, which no stop can be
+        parts = [part["choices"][0] for part in events("/v1/chat/completions", stop=first, **form)]
+        assert [part["delta"] for part in parts] == [{"role": "assistant"}], parts
 
 
 # ---- many, wrong, gone ----
