@@ -247,7 +247,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case 'p': request->port = (unsigned)language_read_whole(arg, 0, 65535, state); return 0;
     case HOST: request->host = arg; return 0;
-    case API_KEY: server->api_key = arg; return 0;
+    case API_KEY:
+        if (!*arg)
+            argp_error(state, "the key is empty");
+        server->api_key = arg;
+        return 0;
     case SLOTS: batcher->slots = (size_t)language_read_whole(arg, 2, 64, state); return 0;
     case CONTEXT:
         batcher->context = (size_t)language_read_whole(arg, 2, MOST_TOKENS, state);

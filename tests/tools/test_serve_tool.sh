@@ -21,6 +21,7 @@ check "help" 0 '^Usage: kiln serve ' --help
 check "no model" 2 'MODEL is missing'
 check "a port that is none" 2 '"70000" is no whole number from 0 to 65535' -p 70000 x
 check "one slot" 2 '"1" is no whole number from 2 to 64' --slots 1 x
+check "a key that is empty" 2 'the key is empty' --api-key= x
 if ! "$kiln" info >/dev/null 2>&1; then
     finish
     exit
