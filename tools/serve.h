@@ -15,6 +15,7 @@
 enum {
     SERVE_MOST_CHOICES = 64, /* of an answer */
     SERVE_MOST_STOPS = 16,
+    SERVE_LONGEST_STOP = 1000, /* bytes: each token's text is compared with all beginnings of it */
 };
 
 /* Bytes that grow; after a lack of memory nothing is added any more. */

@@ -110,6 +110,8 @@ static bool add_stop(struct reading *r, json_t *stop)
         return refuse(r, "stop", "it is neither a text nor a list of such, or one is empty");
     if (form->stop_count == SERVE_MOST_STOPS)
         return refuse(r, "stop", "there are more than 16");
+    if (json_string_length(stop) > SERVE_LONGEST_STOP)
+        return refuse(r, "stop", "one has more than 1000 bytes");
     char *copy = strdup(json_string_value(stop));
     if (!copy)
         return serve_refuse(r->problem, 500, NULL, NULL, "no memory");

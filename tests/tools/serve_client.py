@@ -185,6 +185,7 @@ def wrong():
             ({"prompt": ["x"] * 10, "n": 10}, "more than 64 answers"),
             ({"prompt": ["x"] * 65}, "more than 64"), ({"prompt": "x", "stop": [""]}, "stop: "),
             ({"prompt": "x", "stop": ["a"] * 17}, "more than 16"),
+            ({"prompt": "x", "stop": "a" * 1001}, "more than 1000 bytes"),
             ({"prompt": "x", "stream": 1}, "neither true nor false"),
             ({"prompt": "x", "logprobs": 2}, "logprobs: this server does not have it"),
             ({"prompt": "x", "echo": True}, "echo: "), ({"prompt": "x", "model": 3}, "model: "),
