@@ -69,7 +69,7 @@ struct kiln_lm_batcher {
 
 int64_t kiln__lm_now(void); /* nanoseconds */
 
-/* Record and compile all that steps run. Errors: those of kiln_batch_prepare(). */
+/* Record and try all that steps run; no text is there. Errors: as kiln__lm_session_try(). */
 kiln_status kiln__lm_batcher_prepare(kiln_lm_batcher *batcher);
 
 /* Under the lock. A request that ends with an error has the thread's last sentence. */

@@ -295,9 +295,7 @@ static kiln_status read_on(kiln_lm_batcher *batcher)
 
 static kiln_status prepare(kiln_status status, kiln_batch *batch)
 {
-    if (!status && (status = kiln_batch_prepare(batch, 0)))
-        kiln_error_set(status, kiln_batch_error(batch));
-    return status;
+    return status ? status : kiln__lm_session_try(batch);
 }
 
 kiln_status kiln__lm_batcher_prepare(kiln_lm_batcher *batcher)

@@ -155,6 +155,13 @@ kiln_status kiln__lm_session_step(kiln_lm_session *session, size_t length)
     return KILN_OK;
 }
 
+kiln_status kiln__lm_session_try(kiln_batch *batch)
+{
+    kiln_status status = kiln_batch_prepare(batch, 0);
+    status = status ? status : kiln_batch_execute(batch);
+    return status ? kiln_error_set(status, kiln_batch_error(batch)) : KILN_OK;
+}
+
 kiln_status kiln__lm_session_prepare(kiln_lm_session *session)
 {
     const size_t context = session->context;
@@ -163,8 +170,7 @@ kiln_status kiln__lm_session_prepare(kiln_lm_session *session)
     for (size_t i = 0; i < KILN__LM_STEPS && sizes[i] <= most && !status; i++) {
         kiln_batch **step = &session->steps[i];
         status = *step ? KILN_OK : record(session, sizes[i], step);
-        if (!status && (status = kiln_batch_prepare(*step, 0)))
-            kiln_error_set(status, kiln_batch_error(*step));
+        status = status ? status : kiln__lm_session_try(*step);
     }
     return status;
 }

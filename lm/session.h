@@ -32,7 +32,12 @@ struct kiln_lm_session {
 kiln_status kiln__lm_check_sampling(const char *call, double temperature, double top_p,
                                     double min_p);
 
-/* Record and compile all steps. Errors: those of kiln_batch_prepare(). */
+/* Compile a batch and run it once, on what operands hold: where kernels are compiled when they are
+ * first enqueued (PoCL) and no process can do it apart, only a run does it. Errors: those of
+ * kiln_batch_prepare() and kiln_batch_execute(). */
+kiln_status kiln__lm_session_try(kiln_batch *batch);
+
+/* Record and try all steps; nothing has been fed. Errors: as kiln__lm_session_try(). */
 kiln_status kiln__lm_session_prepare(kiln_lm_session *session);
 
 /* The model sees the next tokens of the text's first `length`, as many as one run takes. Errors:
