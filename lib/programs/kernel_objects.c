@@ -16,8 +16,8 @@
 #define FEW 64
 #define TIMES 4
 
-/* Forms of a kernel that are noted; further ones count as new each time. */
-#define MOST_FORMS 64
+/* Launches of a kernel that are noted; further ones count as new each time. */
+#define MOST_LAUNCHED 64
 
 struct kiln__kernel {
     cl_kernel cl;
@@ -28,13 +28,18 @@ struct kiln__kernel {
     struct kiln__kernel *next;            /* of the kind's */
 };
 
+struct launched {
+    cl_command_queue queue;
+    struct kiln__kernel_form form;
+};
+
 struct kiln__kernel_kind {
     const char *name;
     struct kiln__kernels *kernels;
     struct kiln__kernel_kind *next;
     struct kiln__kernel *all, *first_idle, *last_idle;
     size_t count, lent, most_lent;
-    KILN__VECTOR(struct kiln__kernel_form) launched;
+    KILN__VECTOR(struct launched) launched; /* a queue and form each */
 };
 
 uint64_t kiln__kernel_borrower(void)
@@ -181,30 +186,35 @@ struct kiln__kernel_form kiln__kernel_form(unsigned dimensions, const size_t *gl
 }
 
 /* Under the mutex. */
-static bool knows_form(const struct kiln__kernel_kind *kind, const struct kiln__kernel_form *form)
+static bool is_noted(const struct kiln__kernel_kind *kind, cl_command_queue queue,
+                     const struct kiln__kernel_form *form)
 {
-    for (size_t i = 0; i < kind->launched.count; i++)
-        if (!memcmp(kind->launched.items[i].local, form->local, sizeof form->local) &&
-            kind->launched.items[i].small_grid == form->small_grid)
+    for (size_t i = 0; i < kind->launched.count; i++) {
+        const struct launched *launched = &kind->launched.items[i];
+        if (launched->queue == queue && launched->form.small_grid == form->small_grid &&
+            !memcmp(launched->form.local, form->local, sizeof form->local))
             return true;
+    }
     return false;
 }
 
-void kiln__kernel_launched(struct kiln__kernel *kernel, const struct kiln__kernel_form *form)
+void kiln__kernel_launched(struct kiln__kernel *kernel, cl_command_queue queue,
+                           const struct kiln__kernel_form *form)
 {
     struct kiln__kernel_kind *kind = kernel->kind;
     pthread_mutex_lock(&kind->kernels->mutex);
-    bool noted = kind->launched.count == MOST_FORMS || knows_form(kind, form);
-    struct kiln__kernel_form *place = noted ? NULL : kiln__vector_push(&kind->launched);
+    bool noted = kind->launched.count == MOST_LAUNCHED || is_noted(kind, queue, form);
+    struct launched *place = noted ? NULL : kiln__vector_push(&kind->launched);
     if (place)
-        *place = *form;
+        *place = (struct launched){queue, *form};
     pthread_mutex_unlock(&kind->kernels->mutex);
 }
 
-bool kiln__kernel_was_launched(struct kiln__kernel *kernel, const struct kiln__kernel_form *form)
+bool kiln__kernel_was_launched(struct kiln__kernel *kernel, cl_command_queue queue,
+                               const struct kiln__kernel_form *form)
 {
     pthread_mutex_lock(&kernel->kind->kernels->mutex);
-    bool was = knows_form(kernel->kind, form);
+    bool was = is_noted(kernel->kind, queue, form);
     pthread_mutex_unlock(&kernel->kind->kernels->mutex);
     return was;
 }

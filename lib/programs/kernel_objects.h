@@ -45,10 +45,13 @@ struct kiln__kernel_form {
 struct kiln__kernel_form kiln__kernel_form(unsigned dimensions, const size_t *global,
                                            const size_t *local);
 
-/* Note that such a launch of the kernel was enqueued: for further ones, also of other kernels of
- * the name, the driver has nothing to compile. And whether one was. */
-void kiln__kernel_launched(struct kiln__kernel *kernel, const struct kiln__kernel_form *form);
-bool kiln__kernel_was_launched(struct kiln__kernel *kernel, const struct kiln__kernel_form *form);
+/* Note that such a launch of the kernel was enqueued: for further ones behind it in the queue, also
+ * of other kernels of the name, the driver has nothing to compile. In another queue one may begin
+ * before it. And whether one was. */
+void kiln__kernel_launched(struct kiln__kernel *kernel, cl_command_queue queue,
+                           const struct kiln__kernel_form *form);
+bool kiln__kernel_was_launched(struct kiln__kernel *kernel, cl_command_queue queue,
+                               const struct kiln__kernel_form *form);
 
 /* ---- for programs ---- */
 

@@ -27,15 +27,15 @@ static struct kiln__runtime *runtime_of(const struct commands *commands)
 
 /* ---- commands ---- */
 
-/* Whether the driver compiles when the launch begins: a kernel of this form has not been launched.
- */
+/* Whether the driver may compile when the launch begins: none of this form is before it in the
+ * queue. */
 static bool compiles(const struct commands *commands, uint32_t index,
                      const struct kiln__kernel_form *form)
 {
     const struct kiln__executable *executable = commands->executable;
     return commands->stream->gated && !executable->has_run &&
            !(executable->kernels[index] &&
-             kiln__kernel_was_launched(executable->lent[index], form));
+             kiln__kernel_was_launched(executable->lent[index], commands->stream->queue, form));
 }
 
 /* Where a launch's event goes, NULL where it has none: one that `compiles` is watched. */
@@ -208,7 +208,7 @@ static kiln_status launch(struct commands *commands, uint32_t index, struct kiln
     if (status)
         return status;
     if (first && executable->kernels[index])
-        kiln__kernel_launched(executable->lent[index], &form);
+        kiln__kernel_launched(executable->lent[index], commands->stream->queue, &form);
     commands->launched++;
     if (!own)
         return KILN_OK;

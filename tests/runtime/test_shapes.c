@@ -8,6 +8,10 @@
 
 #include "../support/context.h"
 #include "../support/layer.h"
+#include "programs/kernel_objects.h"
+#include "record/batch.h"
+#include "runtime/executable.h"
+#include "runtime/stream.h"
 #include "session/context.h"
 #include "session/plan_table.h"
 
@@ -132,6 +136,24 @@ Test(shapes, of_known_kernels_watch_no_launch)
     for (size_t rows = KNOWN + 1; rows <= KNOWN + SHAPES; rows++)
         run_once(LAYERS, rows);
     cr_expect_leq(layer_count("clGetEventInfo"), again + SHAPES, "%s", layer_snapshot());
+}
+
+/* Another queue's launch may begin, and be compiled for, before the one that is watched. */
+Test(shapes, of_known_kernels_are_watched_in_each_queue)
+{
+    float result[WIDTH];
+    kiln_batch *batch = record(1, 3, result);
+    run(batch, 3, result);
+    const struct kiln__executable *executable = batch->lease.executable;
+    const struct kiln__launch *launch = kiln__plan_launch_at(executable->plan, 0);
+    const struct kiln__stream *stream = context->runtime.compute;
+    const struct kiln__kernel_form form =
+        kiln__kernel_form(launch->dimensions, launch->global, launch->local);
+    cr_assert(executable->kernels[0] != NULL);
+    cr_expect_eq(kiln__kernel_was_launched(executable->lent[0], stream->queue, &form),
+                 stream->gated);
+    cr_expect_not(kiln__kernel_was_launched(executable->lent[0], NULL, &form));
+    kiln_batch_release(batch);
 }
 
 /* What is kept is bounded, however much a shape takes. The first shapes fill the programs' kernel
