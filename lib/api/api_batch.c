@@ -312,8 +312,7 @@ kiln_status(kiln_batch_get_cost)(kiln_batch *batch, kiln_batch_cost *cost, size_
     if (kiln__batch_told(batch, status))
         return status;
     const struct kiln__plan *plan = batch->lease.plan;
-    kiln_batch_cost own = {.launches = batch->lease.apart ? plan->launches.count
-                                                          : kiln__plan_enqueued(plan),
+    kiln_batch_cost own = {.launches = kiln__plan_enqueued(plan),
                            .peak_bytes = kiln__plan_peak(plan),
                            .unshared_bytes = plan->unshared_bytes + plan->kept_bytes,
                            .saved_bytes = plan->fusion.saved_bytes};

@@ -26,8 +26,9 @@ void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch
                         struct kiln__text *text);
 
 /* Join runs of short launches to one each, where the plan's options ask for that (one_launch.c).
- * False: no memory. */
+ * False: no memory. And whether it is worth looking at each launch. */
 bool kiln__launches_join(struct kiln__plan *plan);
+bool kiln__launches_may_join(const struct kiln__plan *plan);
 
 /* Why a launch of a plan that is to have them is not joined, a static text; NULL: it is, or there
  * are too few to say more. */

@@ -242,8 +242,7 @@ static size_t fewest_phases(const struct kiln__plan *plan)
 
 const char *kiln__launch_apart_because(const struct kiln__plan *plan, uint32_t index)
 {
-    if (!is_wanted(plan) || plan->launches.count < fewest_phases(plan) ||
-        plan->launches.items[index].joined)
+    if (!kiln__launches_may_join(plan) || plan->launches.items[index].joined)
         return NULL;
     const char *why = obstacle(plan, index);
     return why ? why : "too few beside it can be joined with it";
@@ -459,11 +458,16 @@ static bool join_steps(struct kiln__plan *plan, uint32_t counters, struct kiln__
     return settle(plan, joined) && done;
 }
 
+bool kiln__launches_may_join(const struct kiln__plan *plan)
+{
+    return is_wanted(plan) && plan->launches.count >= fewest_phases(plan);
+}
+
 bool kiln__launches_join(struct kiln__plan *plan)
 {
     struct kiln__launch joined = {.failed = false};
     size_t candidates = 0;
-    for (uint32_t i = 0; is_wanted(plan) && i < plan->launches.count; i++)
+    for (uint32_t i = 0; kiln__launches_may_join(plan) && i < plan->launches.count; i++)
         candidates += !obstacle(plan, i);
     if (candidates < fewest_phases(plan))
         return true;

@@ -119,9 +119,9 @@ static void pack_group(struct kiln__group *group, struct kiln__pack *pack)
 void kiln__fusion_pack(struct kiln__fusion *fusion, struct kiln__pack *pack)
 {
     const size_t nodes = fusion->graph.nodes.count;
+    kiln__pack_vector(pack, &fusion->groups);
     for (size_t i = 0; i < fusion->groups.count; i++)
         pack_group(&fusion->groups.items[i], pack);
-    kiln__pack_vector(pack, &fusion->groups);
     kiln__pack_array(pack, &fusion->why, nodes);
     kiln__pack_array(pack, &fusion->stored, nodes);
     kiln__pack_array(pack, &fusion->group_of, nodes);

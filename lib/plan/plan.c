@@ -97,14 +97,15 @@ static void pack_launch(struct kiln__launch *launch, struct kiln__pack *pack)
     kiln__pack_vector(pack, &launch->table);
 }
 
+/* Arrays before those that their items have: of a copy the items are its own then. */
 static void pack_all(struct kiln__plan *plan, struct kiln__pack *pack)
 {
+    kiln__pack_vector(pack, &plan->launches);
+    kiln__pack_vector(pack, &plan->joined);
     for (size_t i = 0; i < plan->launches.count; i++)
         pack_launch(&plan->launches.items[i], pack);
     for (size_t i = 0; i < plan->joined.count; i++)
         pack_launch(&plan->joined.items[i], pack);
-    kiln__pack_vector(pack, &plan->launches);
-    kiln__pack_vector(pack, &plan->joined);
     kiln__pack_vector(pack, &plan->functions);
     kiln__pack_vector(pack, &plan->slots);
     kiln__pack_vector(pack, &plan->steps);
@@ -123,6 +124,20 @@ size_t kiln__plan_pack(struct kiln__plan *plan)
         pack_all(plan, &pack);
     plan->packed = pack.memory ? pack.memory : plan->packed;
     return needed.bytes;
+}
+
+bool kiln__plan_copy(const struct kiln__plan *plan, struct kiln__plan *copy)
+{
+    struct kiln__pack pack = {.copies = true};
+    *copy = *plan;
+    copy->tuned = NULL;
+    copy->packed = NULL;
+    pack_all(copy, &pack);
+    for (size_t i = 0; i < copy->fusion.graph.calls.count; i++)
+        kiln__custom_retain(copy->fusion.graph.calls.items[i]);
+    if (pack.failed)
+        kiln__plan_free(copy);
+    return !pack.failed;
 }
 
 const struct kiln__device *kiln__plan_device(const struct kiln__plan *plan,

@@ -190,6 +190,9 @@ void kiln__plan_forget_tuned(struct kiln__plan *plan);
  * of the host that it takes. */
 size_t kiln__plan_pack(struct kiln__plan *plan);
 
+/* A copy of one that is complete, packed or not, which may be changed. False without memory. */
+bool kiln__plan_copy(const struct kiln__plan *plan, struct kiln__plan *copy);
+
 /* Check what running it relies on (verify_plan.c). Errors: WRONG_STATE, with what is wrong in
  * `text`; OUT_OF_HOST_MEMORY. */
 kiln_status kiln__plan_verify(const struct kiln__plan *plan, char text[KILN__WRONG]);

@@ -85,7 +85,7 @@ void kiln__programs_find_missing(struct kiln__programs *programs,
                                  const struct kiln__program_wish *wishes, size_t count,
                                  struct kiln__missing *missing)
 {
-    *missing = (struct kiln__missing){calloc(count, sizeof *missing->items), 0};
+    *missing = (struct kiln__missing){calloc(count + 1, sizeof *missing->items), 0};
     for (size_t i = 0; missing->items && i < count; i++)
         if (!kiln__programs_has(programs, wishes[i].name, wishes[i].name_length) &&
             !is_on_disk(programs, &wishes[i]))

@@ -18,8 +18,7 @@ struct kiln__lease {
     const struct kiln__plan *plan;
     struct kiln__executable *executable; /* NULL: it needs more memory than there may be */
     bool checked;
-    bool interim; /* its kernels are not the plan's own: those are being compiled, */
-    bool apart;   /* and it enqueues launches of the plan that will be joined */
+    bool interim; /* its kernels are not those that it is to have: these are being compiled */
 };
 
 /* What recording goes by of where the batch will run, as numbers. */

@@ -168,43 +168,35 @@ static struct kiln__background *background_begin(struct search *search,
 
 /* ---- joined launches ---- */
 
-/* All of a plan have one kernel. */
-static bool has_joined(struct kiln__programs *programs, const struct kiln__plan *plan)
-{
-    struct kiln__text name = {0};
-    kiln__codegen_name(plan, &plan->joined.items[0], &name);
-    const bool has = !name.failed && kiln__programs_has(programs, name.data, name.length);
-    kiln__text_free(&name);
-    return has;
-}
-
-static struct kiln__background *begin_apart(struct kiln__programs *programs,
-                                            const struct kiln__plan *plan)
+/* Nothing is joined before the plan runs for the second time: most of ever new shapes do not. */
+static struct kiln__background *begin_apart(const struct kiln__plan *plan)
 {
     struct kiln__background *background = NULL;
-    if (plan->joined.count && !has_joined(programs, plan))
+    if (kiln__launches_may_join(plan))
         background = calloc(1, sizeof *background);
     if (background)
         background->apart = true;
     return background;
 }
 
-/* Whether so many runs would have saved enough. */
-static bool has_paid(const struct kiln__plan *plan, uint64_t runs)
-{
-    return runs * SAVED_NS * (plan->launches.count - kiln__plan_enqueued(plan)) >= PAYS_NS;
-}
-
-enum kiln__background_due kiln__background_count(struct kiln__background *background,
-                                                 const struct kiln__plan *plan)
+enum kiln__background_due kiln__background_count(struct kiln__background *background)
 {
     if (!background->apart || background->state != KILN__BACKGROUND_WAITS)
         return KILN__DUE_NOTHING;
     const uint64_t runs = ++background->runs;
-    const bool first = runs == 1, pays = has_paid(plan, runs);
-    return pays && (first || !has_paid(plan, runs - 1)) ? KILN__DUE_COMPILE
-           : first                                      ? KILN__DUE_LOOK
-                                                        : KILN__DUE_NOTHING;
+    if (runs == 1)
+        return KILN__DUE_LOOK;
+    if (!background->pays || runs < background->pays)
+        return KILN__DUE_NOTHING;
+    background->pays = UINT64_MAX; /* one has it compiled */
+    return KILN__DUE_COMPILE;
+}
+
+/* After how many runs what joins the launches would have saved enough. */
+static uint64_t count_paying(const struct kiln__plan *joined)
+{
+    const uint64_t saved = SAVED_NS * (joined->launches.count - kiln__plan_enqueued(joined));
+    return (PAYS_NS + saved - 1) / saved;
 }
 
 /* One process: a core is left for the runs meanwhile. */
@@ -219,15 +211,14 @@ static enum kiln__background_state compile_joined(struct kiln__background *backg
     return KILN__BACKGROUND_COMPILES;
 }
 
-enum kiln__background_state kiln__background_go_on(struct kiln__background *background,
-                                                   struct kiln__runtime *runtime,
-                                                   const struct kiln__plan *plan, bool compiles)
+/* Whether there is what joins them, now that it is looked for, or compiled. */
+static enum kiln__background_state find_joined(struct kiln__background *background,
+                                               struct kiln__programs *programs, bool compiles)
 {
-    struct kiln__programs *programs = runtime->programs;
     struct kiln__wishes wishes = {0};
     struct kiln__missing missing = {0};
     enum kiln__background_state state = KILN__BACKGROUND_STAYS;
-    if (kiln__wishes_list(programs, plan, KILN__KERNELS_JOINED_ALONE, true, &wishes))
+    if (kiln__wishes_list(programs, &background->plan, KILN__KERNELS_JOINED_ALONE, true, &wishes))
         kiln__programs_find_missing(programs, wishes.items, wishes.count, &missing);
     if (missing.items)
         state = !missing.count ? KILN__BACKGROUND_OVER
@@ -238,6 +229,22 @@ enum kiln__background_state kiln__background_go_on(struct kiln__background *back
     return state;
 }
 
+struct kiln__background_step kiln__background_go_on(struct kiln__background *background,
+                                                    struct kiln__runtime *runtime,
+                                                    const struct kiln__plan *plan, bool compiles)
+{
+    struct kiln__background_step step = {.state = KILN__BACKGROUND_STAYS};
+    struct kiln__plan *joined = &background->plan;
+    struct kiln__error ignored = {0};
+    if (!joined->launches.count && !kiln__compile_joined(plan, joined, &ignored))
+        step.bytes = kiln__plan_pack(joined);
+    if (joined->joined.count) {
+        step.state = find_joined(background, runtime->programs, compiles);
+        step.pays = count_paying(joined);
+    }
+    return step;
+}
+
 /* ---- both ---- */
 
 struct kiln__background *kiln__background_begin(struct kiln__runtime *runtime,
@@ -245,7 +252,7 @@ struct kiln__background *kiln__background_begin(struct kiln__runtime *runtime,
                                                 const struct kiln__plan *plan)
 {
     if (plan->options.one_launch == KILN__ONE_LAUNCH_AUTO)
-        return begin_apart(runtime->programs, plan);
+        return begin_apart(plan);
     struct search search = {.runtime = runtime, .plan = plan};
     struct kiln__background *background =
         NULL; /* what is to add up alike in all batches does so at once */

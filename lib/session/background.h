@@ -3,9 +3,9 @@
  * thread does that: other processes compile and store, and each run asks whether they have ended.
  *   - Kernels that are missing: another plan, in which their groups are computed by the generic
  *     kernel (lower/generic.h).
- *   - Joined launches (codegen/one_launch.c): the plan's own launches, apart. What joins them is
- *     compiled once runs by then would have saved as much time as pays; from disk it is taken
- *     before the second run. */
+ *   - Joined launches (codegen/one_launch.c): the plan as it is. Another one, in which they are
+ *     joined, is made before the second run; its kernel is taken from memory or disk then, or
+ *     compiled once runs by then would have saved as much time as pays. */
 #ifndef KILN_SESSION_BACKGROUND_H
 #define KILN_SESSION_BACKGROUND_H
 
@@ -21,16 +21,17 @@ enum kiln__background_state {
 };
 
 struct kiln__background {
-    bool apart;             /* until then the plan itself is run, no launches joined; */
-    struct kiln__plan plan; /* or else this one */
+    bool apart;             /* the plan itself is run until then, no launches joined; */
+    struct kiln__plan plan; /* later this one, made by the second run; else this until then */
     struct kiln__compile_workers workers;
     enum kiln__background_state state;
-    uint64_t runs; /* apart: from the second on, while it waits */
+    uint64_t runs; /* apart: from the second on, while it waits; */
+    uint64_t pays; /* from so many on it pays to compile; 0: not known yet */
 };
 
 /* Begin to have the missing kernels of `plan`, which `graph` has, compiled. NULL: it lacks too few,
  * they cannot be compiled apart, the generic kernel would take too long, or there is no memory; of
- * joined launches: there are none, or their kernel is in memory. */
+ * joined launches: there are too few to join. */
 struct kiln__background *kiln__background_begin(struct kiln__runtime *runtime,
                                                 const struct kiln__graph *graph,
                                                 const struct kiln__plan *plan);
@@ -38,13 +39,18 @@ struct kiln__background *kiln__background_begin(struct kiln__runtime *runtime,
 /* Of a plan that waits: one more run is about to begin. What is due now: nothing, to look whether
  * the joined launches' kernel is on disk, or to have it compiled if it is not. */
 enum kiln__background_due { KILN__DUE_NOTHING, KILN__DUE_LOOK, KILN__DUE_COMPILE };
-enum kiln__background_due kiln__background_count(struct kiln__background *background,
-                                                 const struct kiln__plan *plan);
+enum kiln__background_due kiln__background_count(struct kiln__background *background);
 
-/* Do it, in one thread at a time; answers the state from then on. */
-enum kiln__background_state kiln__background_go_on(struct kiln__background *background,
-                                                   struct kiln__runtime *runtime,
-                                                   const struct kiln__plan *plan, bool compiles);
+/* Do it, in one thread at a time. What is so from then on: the state, from how many runs on it pays
+ * to compile, and how many more bytes of the host are taken. */
+struct kiln__background_step {
+    enum kiln__background_state state;
+    uint64_t pays;
+    size_t bytes;
+};
+struct kiln__background_step kiln__background_go_on(struct kiln__background *background,
+                                                    struct kiln__runtime *runtime,
+                                                    const struct kiln__plan *plan, bool compiles);
 
 /* Whether it is time for the plan's own kernels: those that could not be compiled apart are
  * compiled where they are met; but what joins launches is not. */

@@ -165,11 +165,22 @@ kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
         status = fuse_and_plan(&graph, options, plan, error);
     if (!status)
         status = compile_fit(plan, error);
-    if (!status && !kiln__launches_join(plan)) {
+    if (!status && options->one_launch == KILN__ONE_LAUNCH_ON && !kiln__launches_join(plan)) {
         kiln__plan_free(plan);
         status = no_memory(error);
     }
     return status;
+}
+
+kiln_status kiln__compile_joined(const struct kiln__plan *plan, struct kiln__plan *joined,
+                                 struct kiln__error *error)
+{
+    if (!kiln__plan_copy(plan, joined))
+        return no_memory(error);
+    if (kiln__launches_join(joined))
+        return KILN_OK;
+    kiln__plan_free(joined);
+    return no_memory(error);
 }
 
 /* ---- plan -> codegen -> cache -> executable ---- */

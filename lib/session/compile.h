@@ -20,10 +20,15 @@ kiln_status kiln__compile_fuse(struct kiln__graph *graph,
                                const struct kiln__kernel_support *support,
                                struct kiln__fusion *fusion, struct kiln__error *error);
 
-/* Both, then planned. */
+/* Both, then planned. Launches that are joined from the first run on (KILN__ONE_LAUNCH_ON) are. */
 kiln_status kiln__compile_plan(const struct kiln__graph *recorded,
                                const struct kiln__plan_options *options, struct kiln__text *log,
                                struct kiln__plan *plan, struct kiln__error *error);
+
+/* The same plan with launches joined that are so later (KILN__ONE_LAUNCH_AUTO), if it has any; not
+ * packed. Errors: OUT_OF_HOST_MEMORY. */
+kiln_status kiln__compile_joined(const struct kiln__plan *plan, struct kiln__plan *joined,
+                                 struct kiln__error *error);
 
 /* Which kernels of a plan an executable has. */
 enum kiln__kernel_set {

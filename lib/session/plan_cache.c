@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/codegen.h"
+#include "runtime/executable.h"
 #include "session/background.h"
 #include "session/compile.h"
 #include "session/explain.h"
@@ -159,6 +161,20 @@ static struct kiln__plan_options options_of(const struct kiln__plan_cache *cache
     return options;
 }
 
+/* Launches that are joined later are explained as they will be. */
+static void explain_plan(const char *path, const struct kiln__graph *graph,
+                         const struct kiln__text *log, const struct kiln__plan *plan)
+{
+    struct kiln__plan joined;
+    struct kiln__error ignored = {0};
+    const bool later = plan->options.one_launch == KILN__ONE_LAUNCH_AUTO &&
+                       !kiln__compile_joined(plan, &joined, &ignored);
+    kiln__explain_to(path, kiln__environment("KILN_EXPLAIN_AS"), graph, log,
+                     later ? &joined : plan);
+    if (later)
+        kiln__plan_free(&joined);
+}
+
 /* Plan, and explain the plan where $KILN_EXPLAIN asks for it. */
 static kiln_status make_plan(const struct kiln__plan_cache *cache, const struct kiln__graph *graph,
                              struct kiln__plan *plan, struct kiln__error *error)
@@ -168,7 +184,7 @@ static kiln_status make_plan(const struct kiln__plan_cache *cache, const struct 
     struct kiln__text log = {0};
     kiln_status status = kiln__compile_plan(graph, &options, path ? &log : NULL, plan, error);
     if (!status && path)
-        kiln__explain_to(path, kiln__environment("KILN_EXPLAIN_AS"), graph, &log, plan);
+        explain_plan(path, graph, &log, plan);
     kiln__text_free(&log);
     return status;
 }
@@ -302,10 +318,12 @@ static void go_on(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry
     bool waits = background->state == KILN__BACKGROUND_WAITS;
     pthread_mutex_unlock(&cache->lock);
     if (waits) {
-        enum kiln__background_state state =
+        const struct kiln__background_step step =
             kiln__background_go_on(background, cache->runtime, &entry->plan, compiles);
         pthread_mutex_lock(&cache->lock);
-        background->state = state;
+        background->state = step.state;
+        background->pays = step.pays;
+        entry->bytes += step.bytes;
         pthread_mutex_unlock(&cache->lock);
     }
     pthread_mutex_unlock(&cache->beginning);
@@ -317,7 +335,7 @@ static void count_run(struct kiln__plan_cache *cache, struct kiln__plan_entry *e
     enum kiln__background_due due = KILN__DUE_NOTHING;
     pthread_mutex_lock(&cache->lock);
     if (entry->background)
-        due = kiln__background_count(entry->background, &entry->plan);
+        due = kiln__background_count(entry->background);
     pthread_mutex_unlock(&cache->lock);
     if (due)
         go_on(cache, entry, due == KILN__DUE_COMPILE);
@@ -407,10 +425,11 @@ static kiln_status make_executable(struct kiln__plan_cache *cache, const struct 
         KILN__LOG(KILN__LOG_WARN, "a batch waits for its kernels, since it cannot run without: %s",
                   ignored.text);
     lease->interim = false;
-    kiln_status status =
-        kiln__compile_executable(cache->runtime, &entry->plan, graph->labels,
-                                 lease->checked ? KILN__KERNELS_CHECKED : KILN__KERNELS_JOINED,
-                                 threads, &lease->executable, error);
+    const bool joined = !lease->checked && entry->background && entry->background->apart;
+    kiln_status status = kiln__compile_executable(
+        cache->runtime, joined ? &entry->background->plan : &entry->plan, graph->labels,
+        lease->checked ? KILN__KERNELS_CHECKED : KILN__KERNELS_JOINED, threads, &lease->executable,
+        error);
     return status == KILN_BUILD_FAILED && !lease->checked && !threads
                ? stay_without(cache, lease, status, error)
                : status;
@@ -459,10 +478,10 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
     else if (!status && (checked || fits_memory(cache, &lease->entry->plan)))
         status = make_executable(cache, graph, threads, lease, error);
     *again = status == KILN_BUILD_FAILED && lease->entry && do_without_proved(cache, lease->entry);
-    if (!status) {
-        lease->plan = &lease->entry->plan;
-        lease->apart = lease->interim && lease->entry->background->apart;
-    } else if (lease->entry)
+    if (!status)
+        lease->plan =
+            lease->executable && !lease->interim ? lease->executable->plan : &lease->entry->plan;
+    else if (lease->entry)
         kiln__plan_cache_return(cache, lease);
     return status;
 }
@@ -579,7 +598,10 @@ kiln_status kiln__plan_cache_explain(struct kiln__plan_cache *cache,
     struct kiln__text log = {0};
     kiln_status status = kiln__compile_plan(graph, &options, &log, &plan, error);
     if (!status) {
-        kiln__explain(graph, &log, &plan, text);
+        if (options.one_launch != KILN__ONE_LAUNCH_AUTO || kiln__launches_join(&plan))
+            kiln__explain(graph, &log, &plan, text);
+        else
+            text->failed = true;
         kiln__plan_free(&plan);
     }
     kiln__text_free(&log);

@@ -38,10 +38,16 @@ bool kiln__vector_grow(void **items, size_t *count, size_t *capacity, size_t siz
 void kiln__pack_move(struct kiln__pack *pack, void **items, size_t bytes)
 {
     const size_t aligned = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (pack->memory) {
-        void *place = bytes ? memcpy(pack->memory + pack->bytes, *items, bytes) : NULL;
+    void *place = !bytes         ? NULL
+                  : pack->copies ? malloc(bytes)
+                  : pack->memory ? pack->memory + pack->bytes
+                                 : NULL;
+    if (place)
+        memcpy(place, *items, bytes);
+    if (pack->memory)
         free(*items);
+    if (pack->memory || pack->copies)
         *items = place;
-    }
+    pack->failed = pack->failed || (pack->copies && bytes && !place);
     pack->bytes += aligned;
 }

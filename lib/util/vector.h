@@ -29,10 +29,12 @@
     (free((vector)->items), (vector)->items = NULL, (vector)->count = (vector)->capacity = 0)
 
 /* One piece of memory for many arrays that do not grow any more. While `memory` is NULL nothing
- * moves, and `bytes` says what they take. */
+ * moves, and `bytes` says what they take. If it makes `copies`, each gets memory of its own
+ * instead, and what was there stays; `failed`: there was none for some, which are empty. */
 struct kiln__pack {
     char *memory;
     size_t bytes;
+    bool copies, failed;
 };
 
 /* Move an array, or a vector, behind those that are in the piece: it is not freed by itself then.
@@ -41,7 +43,9 @@ struct kiln__pack {
     kiln__pack_move(pack, (void **)(array), (count) * sizeof **(array))
 #define kiln__pack_vector(pack, vector)                                                            \
     (kiln__pack_move(pack, (void **)&(vector)->items, (vector)->count * sizeof *(vector)->items),  \
-     (pack)->memory ? (void)((vector)->capacity = (vector)->count) : (void)0)
+     (pack)->memory || (pack)->copies                                                              \
+         ? (void)((vector)->capacity = (vector)->count = (vector)->items ? (vector)->count : 0)    \
+         : (void)0)
 void kiln__pack_move(struct kiln__pack *pack, void **items, size_t bytes);
 
 bool kiln__vector_grow(void **items, size_t *count, size_t *capacity, size_t size);

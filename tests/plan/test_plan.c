@@ -407,6 +407,35 @@ Test(plan_pieces, are_what_they_were_before)
     close_context(context);
 }
 
+/* What it is a copy of may go, in one piece or not; it may become one itself. */
+Test(plan_pieces, may_be_copied)
+{
+    kiln_context *context = open_context();
+    kiln_batch *batch = kiln_batch_create(context);
+    float x[64] = {0};
+    kiln_tensor a = kiln_upload(batch, KILN_F32, 2, (size_t[]){8, 8}, x);
+    ask(batch, kiln_softmax(batch, kiln_matmul(batch, a, kiln_exp(batch, a)), 1, (int[]){1}));
+    for (int packed = 0; packed < 2; packed++) {
+        struct kiln__plan plan = plan_of(batch, false), copy;
+        if (packed)
+            kiln__plan_pack(&plan);
+        struct kiln__text before = text_of(&plan);
+        cr_assert(kiln__plan_copy(&plan, &copy));
+        kiln__plan_free(&plan);
+        cr_expect_eq(copy.packed, NULL);
+        cr_assert_neq(kiln__plan_scratch(&copy, 100), KILN__NO_SLOT);
+        copy.slots.count--;
+        cr_expect_gt(kiln__plan_pack(&copy), 0u);
+        struct kiln__text after = text_of(&copy);
+        cr_expect_str_eq(after.data, before.data);
+        kiln__text_free(&before);
+        kiln__text_free(&after);
+        kiln__plan_free(&copy);
+    }
+    kiln_batch_release(batch);
+    close_context(context);
+}
+
 /* ---- what steps depend on ---- */
 
 /* "k0,1": a kernel that waits for steps 0 and 1. */

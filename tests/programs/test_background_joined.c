@@ -9,7 +9,10 @@
 #include "../support/cache.h"
 #include "../support/check.h"
 #include "../support/missing.h"
+#include "record/batch.h"
+#include "session/background.h"
 #include "session/context.h"
+#include "session/plan_table.h"
 
 /* Each step sums what the one before has made, along one axis and the other in turn. */
 enum { STEPS = 30, M = 3, N = 7 };
@@ -24,9 +27,9 @@ struct work {
     size_t launches;
 };
 
-static kiln_tensor record_steps(kiln_batch *batch, const float *values)
+static kiln_tensor record_steps(kiln_batch *batch, const float *values, size_t columns)
 {
-    kiln_tensor x = kiln_upload(batch, KILN_F32, 2, (size_t[]){M, N}, values);
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 2, (size_t[]){M, columns}, values);
     for (int i = 0; i < STEPS; i++) {
         kiln_tensor sums = kiln_sum(batch, x, 1, (int[]){i % 2}, 1);
         x = kiln_add(batch, kiln_scale(batch, x, 0.5), kiln_abs(batch, sums));
@@ -34,15 +37,21 @@ static kiln_tensor record_steps(kiln_batch *batch, const float *values)
     return x;
 }
 
-static struct work *begin_work(kiln_context *context)
+static struct work *begin_columns(kiln_context *context, size_t columns)
 {
     struct work *work = calloc(1, sizeof *work);
     cr_assert(work);
     fill(work->x, (size_t)M * N, 1);
     work->context = context;
     work->batch = kiln_batch_create(context);
-    expect_ok(kiln_read(work->batch, record_steps(work->batch, work->x), work->y, sizeof work->y));
+    expect_ok(kiln_read(work->batch, record_steps(work->batch, work->x, columns), work->y,
+                        M * columns * sizeof(float)));
     return work;
+}
+
+static struct work *begin_work(kiln_context *context)
+{
+    return begin_columns(context, N);
 }
 
 /* All runs have the bits of the first. */
@@ -128,6 +137,15 @@ Test(joined_behind, a_batch_that_runs_often_is_joined, .timeout = 300)
     struct work *other = begin_work(context);
     run_work(other);
     cr_expect(is_joined(other), "it is in memory");
+    cr_expect_eq(cost_of(other->batch).launches, 1u);
+    end_work(other);
+
+    other = begin_columns(context, N - 1); /* has the same kernels */
+    run_work(other);
+    cr_expect_eq(other->launches, apart);
+    run_work(other);
+    cr_expect(is_joined(other), "it is in memory");
+    cr_expect_eq(stats_of(context).kernels_compiled, compiled);
     end_work(other);
     close_context(context);
 
@@ -138,6 +156,26 @@ Test(joined_behind, a_batch_that_runs_often_is_joined, .timeout = 300)
     run_work(work);
     cr_expect(is_joined(work), "it is on disk");
     cr_expect_eq(stats_of(context).kernels_compiled, 0u);
+    end_work(work);
+    close_context(context);
+}
+
+/* Most of ever new shapes run once. */
+Test(joined_behind, nothing_is_joined_before_the_second_run, .timeout = 60)
+{
+    kiln_context *context = make_context();
+    struct work *work = begin_work(context);
+    run_work(work);
+    const struct kiln__plan_entry *entry = work->batch->lease.entry;
+    cr_assert(entry->background != NULL);
+    const size_t bytes = entry->bytes;
+    cr_expect_eq(entry->plan.joined.count, 0u);
+    cr_expect_eq(entry->background->plan.launches.count, 0u);
+    run_work(work);
+    cr_expect_eq(work->batch->lease.entry, entry);
+    cr_expect_eq(entry->plan.joined.count, 0u);
+    cr_expect_eq(entry->background->plan.joined.count, 1u);
+    cr_expect_gt(entry->bytes, bytes);
     end_work(work);
     close_context(context);
 }
