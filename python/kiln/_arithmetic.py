@@ -60,7 +60,7 @@ def power(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
         if b == 2:
             return _o.square(a)
         if isinstance(b, int) and 1 <= b <= 16:
-            return _product(operand(a), b)
+            return _product(_tensor.another(operand(a)), b)
     return _o.pow(a, b)
 
 def _product(a: Any, exponent: int) -> Any:

@@ -14,7 +14,7 @@ from ._context import Context, default_context
 from ._library import MAX_RANK, Error, Owned, check, lib, sizes
 from ._operators import Operators
 from ._record import dims_of
-from ._tensor import Array, Shape, Tensor, as_array, as_tensor, of_array, tensor
+from ._tensor import Array, Shape, Tensor, another, as_array, as_tensor, of_array, tensor
 from ._types import BY_VALUE, DType, Type, as_dtype, from_raw
 
 
@@ -95,7 +95,8 @@ class Buffer(Operators):
         tape = _tape.explicit_tape(self._context)
         if tape is not None and self in tape.exports:
             return tape.exports[self]
-        if self._imported is None or self._imported._version != self._version:
+        if self._imported is None or self._imported._version != self._version or \
+                self._imported._changed is not None:
             made = Tensor(self._context, value=self)
             made.dtype, made.shape, made._version = self.dtype, self.shape, self._version
             self._imported = made
@@ -103,7 +104,7 @@ class Buffer(Operators):
 
     def tensor(self) -> Tensor:
         """The content of this moment as a tensor; nothing is copied."""
-        return self._tensor()
+        return another(self._tensor())
 
     def numpy(self) -> np.ndarray:
         """A copy of the content as an array of numpy's."""

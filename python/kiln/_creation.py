@@ -170,7 +170,7 @@ def asarray(obj: _tensor.Array, *, dtype: Optional[Type] = None, device: Any = N
         if context not in (None, made._context):
             made = made.to_device(context)
         elif made.dtype == wanted and not copy:
-            return obj if isinstance(obj, _tensor.Tensor) else made
+            return obj if isinstance(obj, _tensor.Tensor) else _tensor.another(made)
         return made.astype(wanted)
     array = _listed(obj, dtype)
     borrowed = isinstance(obj, np.ndarray) or not isinstance(obj, (list, tuple, bool, int, float))

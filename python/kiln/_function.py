@@ -14,8 +14,8 @@ from ._buffer import Buffer
 from ._context import Context, default_context, option_word
 from ._library import check, lib
 from ._record import find_context
-from ._tensor import Tensor, as_array, new_array, of_array, present
-from ._tree import leaves_of, rebuilt
+from ._tensor import Tensor, another, as_array, new_array, of_array, present
+from ._tree import leaves_of, rebuilt, tree_map
 from ._types import DType, as_dtype, storable
 
 _SHAPES = 32  # most recordings that a function keeps
@@ -100,7 +100,10 @@ class Function:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if _tape.is_recording():
-            return self._function(*arguments, **named)  # part of what is being recorded
+            # Part of what is being recorded. What it writes into its arguments is its own then, too.
+            arguments, named = tree_map(lambda leaf: another(leaf) if isinstance(leaf, Tensor) else leaf,
+                                        (arguments, named))
+            return self._function(*arguments, **named)
         tree = (arguments, named)
         leaves = leaves_of(tree)
         context = self._context or find_context(leaves) or default_context()

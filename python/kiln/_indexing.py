@@ -259,7 +259,7 @@ def _sliced(x: Any, entries: list, value: Any) -> _tensor.Tensor:
     shown = [n for n, k in zip(counts, entries) if isinstance(k, slice)]
     part = reshape(broadcast_to(value, shown), counts)
     if 0 in counts:
-        return x
+        return _tensor.another(x)
     return insert_slice(x, part, [b[0] for b in bounds], [b[2] for b in bounds])
 
 

@@ -38,7 +38,7 @@ def reshape(x: _tensor.Array, shape: _tensor.Shape, *, copy: Optional[bool] = No
         known = math.prod(d for d in dims if d != -1)
         dims[dims.index(-1)] = x.size // known if known else 0
     dims = dims_of(dims)
-    return x if tuple(dims) == x.shape else call(x, 'reshape', len(dims), sizes(dims))
+    return _tensor.another(x) if tuple(dims) == x.shape else call(x, 'reshape', len(dims), sizes(dims))
 
 
 def transpose(x: _tensor.Array, axes: Optional[Sequence[int]] = None) -> _tensor.Tensor:
@@ -48,7 +48,7 @@ def transpose(x: _tensor.Array, axes: Optional[Sequence[int]] = None) -> _tensor
     order = list(range(x.ndim))[::-1] if axes is None else [axis_in(a, x.ndim) for a in axes]
     if sorted(order) != list(range(x.ndim)):
         raise ValueError(f'axes {list(axes or ())} are no order of {x.ndim} dimensions')
-    return x if order == list(range(x.ndim)) else call(x, 'transpose', sizes(order))
+    return _tensor.another(x) if order == list(range(x.ndim)) else call(x, 'transpose', sizes(order))
 
 
 def swapaxes(x: _tensor.Array, first: int, second: int) -> _tensor.Tensor:
@@ -84,7 +84,7 @@ def broadcast_to(x: _tensor.Array, shape: _tensor.Shape) -> _tensor.Tensor:
     """x repeated to a larger shape by numpy's rule: aligned at the last dimension, 1 repeats."""
     x = operand(x)
     dims = dims_of(shape)
-    return x if tuple(dims) == x.shape else call(x, 'broadcast', len(dims), sizes(dims))
+    return _tensor.another(x) if tuple(dims) == x.shape else call(x, 'broadcast', len(dims), sizes(dims))
 
 
 def pad(x: _tensor.Array, width: Any, value: float = 0.0, mode: str = 'constant') -> _tensor.Tensor:
@@ -163,7 +163,7 @@ def roll(x: _tensor.Array, shift: Union[int, Sequence[int]], *,
          axis: _tensor.Axis = None) -> _tensor.Tensor:
     """x with its elements so many places further along an axis, and those that leave it at its
     beginning. Several axes have a shift each, or one for all; None: over the flattened x."""
-    x = operand(x)
+    x = _tensor.another(operand(x))
     if axis is None:
         return reshape(roll(reshape(x, -1), shift, axis=0), x.shape)
     axes = [axis] if hasattr(axis, '__index__') else list(axis)

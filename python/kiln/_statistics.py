@@ -134,7 +134,7 @@ def cumulative_sum(x: _tensor.Array, *, axis: Optional[int] = None, dtype: Optio
 
 def _products(x: Any, axis: int) -> _tensor.Tensor:
     """Running products, each of twice as many elements as in the step before."""
-    made = x if x.dtype.is_floating else astype(x, 'i64', copy=False)
+    made = astype(x, x.dtype if x.dtype.is_floating else 'i64')
     by, before = 1, [slice(None)] * axis
     while by < x.shape[axis]:
         made = concat([made[(*before, slice(0, by))],
@@ -154,8 +154,8 @@ def diff(x: _tensor.Array, *, axis: int = -1, n: int = 1, prepend: Optional[_ten
          append: Optional[_tensor.Array] = None) -> _tensor.Tensor:
     """Differences of neighbours along an axis, n times over; `prepend` and `append` are put before and
     behind x first."""
-    parts = [operand(y) for y in (prepend, x, append) if y is not None]
-    x = concat(parts, axis) if len(parts) > 1 else parts[0]
+    parts = operands(*(y for y in (prepend, x, append) if y is not None))
+    x = concat(parts, axis) if len(parts) > 1 else _tensor.another(parts[0])
     axis = axis_in(axis, x.ndim)
     if n < 0:
         raise ValueError(f'diff: n is {n}, below 0')

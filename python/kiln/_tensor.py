@@ -247,7 +247,9 @@ def tensor(value: Array, dtype: Optional[Type] = None, context: Optional[Context
     if wanted and wanted.block > 1 and not isinstance(value, Operators):
         return of_array(as_array(value), context, wanted)
     made = as_tensor(value, context)
-    return made if wanted is None else made.astype(wanted)
+    if wanted is None:
+        return another(made) if isinstance(value, Operators) else made
+    return made.astype(wanted)
 
 
 # ---- computing ----

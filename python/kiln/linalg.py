@@ -147,7 +147,7 @@ def matrix_power(x: _tensor.Array, n: int) -> _tensor.Tensor:
     if n == 0:
         from ._creation import eye
         return astype(eye(x.shape[-1], device=x._context), x.dtype).broadcast_to(x.shape)
-    made = None
+    made, x = None, _tensor.another(x)
     while n:
         if n % 2:
             made = x if made is None else matmul(made, x)

@@ -401,6 +401,34 @@ class ArrayApi(unittest.TestCase):
         gradient = kiln.grad(lambda x: written(x, 3).sum())(A)
         np.testing.assert_array_equal(gradient.numpy(), np.where(A < 0, 0, 1) * np.float32([[2], [1], [1]]))
 
+    def test_writing_beside(self):
+        """what changes nothing gives another tensor: a write into it, or into what it is made of, is not the other's"""
+        ways = (lambda x: x[:], lambda x: x.T, lambda x: x.flatten(), lambda x: x.broadcast_to(3), lambda x: x ** 1,
+                lambda x: kiln.roll(x, 3), lambda x: kiln.diff(x, n=0), lambda x: kiln.replaced(x, slice(0), 1), kiln.tensor)
+        content = V[:3].tolist()
+        for way in ways:
+            for x in (kiln.tensor(V[:3]), kiln.tensor(V[:3]) * 1, kiln.Buffer(V[:3])):
+                first, second = way(x), way(x)
+                first[0] = 9
+                self.assertEqual([y.numpy().tolist() for y in (x, second, way(x))], [content] * 3)
+            x = kiln.tensor(V[:3])
+            y = way(x)
+            x[0] = 9
+            self.assertEqual(y.tolist(), content)
+        buffer = kiln.Buffer(V[:3])
+        for y in (buffer.tensor(), kiln.asarray(buffer)):
+            y[0] = 9
+            self.assertEqual([kiln.asarray(buffer).tolist(), buffer.tensor().tolist()], [content] * 2)
+
+        @kiln.function
+        def written(x):
+            x[0] = 9
+            return x
+        x = kiln.tensor(V[:3])
+        with kiln.batch() as b:
+            y = b.read(written(x))
+        self.assertEqual([written(x).tolist(), y.tolist(), x.tolist()], [[9, *content[1:]]] * 2 + [content])
+
     def test_numpy(self):
         """numpy's functions of tensors"""
         a, i = kiln.tensor(A), kiln.tensor(I)
