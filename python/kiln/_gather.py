@@ -2,14 +2,14 @@
 """Elements picked and put by tensors of indices. Negative ones count from the end."""
 from __future__ import annotations
 
-from typing import Any, Optional, Union
+from typing import Any, Optional, Sequence, Union
 
 import numpy as np
 
 from . import _operations as _o
 from . import _tensor
 from ._manipulation import reshape
-from ._record import axis_in, operand
+from ._record import axis_in, operand, operands
 from ._types import BY_NAME
 
 def counted(indices: _tensor.Array, length: Any) -> Any:
@@ -28,6 +28,22 @@ def counted(indices: _tensor.Array, length: Any) -> Any:
     if isinstance(length, np.ndarray):
         length = length.astype(np.int64 if tensor.dtype.itemsize == 8 else np.int32)
     return _o.where(tensor < 0, tensor + length, tensor)
+
+
+def merged(indices: Sequence[_tensor.Tensor], lengths: Sequence[int],
+           may_be_beyond: Sequence[bool]) -> _tensor.Tensor:
+    """i32: positions in several dimensions taken as one, of an index in each; -1, which picks nothing,
+    where an index that may be beyond its dimension is."""
+    flat: Any = None
+    within: Any = None
+    for k, n, uncertain in zip(indices, lengths, may_be_beyond):
+        k = k if k.dtype == BY_NAME['i64'] else k.astype('i32')
+        if uncertain:
+            here = _o.logical_and(_o.greater_equal(k, 0), _o.less(k, n))
+            within = here if within is None else _o.logical_and(within, here)
+        k = k.astype('i32')
+        flat = k if flat is None else flat * n + k
+    return flat if within is None else _o.where(within, flat, -1)
 
 
 def gather(x: _tensor.Array, indices: _tensor.Array, axis: int) -> _tensor.Tensor:
@@ -125,7 +141,7 @@ def take(x: _tensor.Array, indices: _tensor.Array, *, axis: Optional[int] = None
 def take_along_axis(x: _tensor.Array, indices: _tensor.Array, *, axis: int = -1) -> _tensor.Tensor:
     """One element of x for each index, at its own position but for the axis, where the index is:
     kiln.gather_elements(). The other dimensions broadcast."""
-    x, at = operand(x), operand(indices)
+    x, at = operands(x, indices)
     axis = axis_in(axis, x.ndim)
     if at.ndim != x.ndim:
         raise ValueError(f'take_along_axis: {at.ndim} dimensions of indices, {x.ndim} of x')

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _operations as _o
 from . import _tape, _tensor
-from ._gather import counted, update_slice
+from ._gather import counted, merged, update_slice
 from ._library import lib, longs
 from ._manipulation import broadcast_to, expand_dims, reshape, transpose
 from ._record import call, operand
@@ -179,6 +179,7 @@ def _wrapped(indices: Any, length: int, context: Any) -> Any:
             raise IndexError(f'elements are picked by integers, not by {indices.dtype}')
         if indices.size and not (-length <= indices.min() and indices.max() < length):
             raise IndexError(f'an index beyond a dimension of {length}')
+        indices = indices.astype(np.int64)  # or length may be beyond the type
         return _tensor.as_tensor(np.where(indices < 0, indices + length, indices).astype(np.int32),
                                  context)
     if indices.dtype.is_floating:
@@ -192,11 +193,9 @@ def _pick(x: Any, indices: list, axis: int) -> Any:
     picked = [_wrapped(k, n, x._context) for k, n in zip(indices, lengths)]
     if len(picked) == 1:
         return _o.gather(x, picked[0], axis)
-    flat = picked[0].astype('i32') * 1
-    for k, n in zip(picked[1:], lengths[1:]):
-        flat = flat * n + k
-    merged = x.shape[:axis] + (math.prod(lengths),) + x.shape[axis + len(indices):]
-    return _o.gather(reshape(x, merged), flat, axis)
+    flat = merged(picked, lengths, [not isinstance(k, np.ndarray) for k in indices])
+    shape = x.shape[:axis] + (math.prod(lengths),) + x.shape[axis + len(indices):]
+    return _o.gather(reshape(x, shape), flat, axis)
 
 
 # ---- x with a part replaced ----
@@ -232,6 +231,7 @@ def replaced(x: _tensor.Array, key: Any, value: _tensor.Array) -> _tensor.Tensor
     x, given = operand(x), _as_tuple(key)
     value = _tensor.as_tensor(value, x._context).astype(x.dtype, copy=False)
     if len(given) == 1 and _is_mask(given[0]) and _covers(given[0], x, value):
+        value = broadcast_to(value, x.shape[given[0].ndim:])
         mask = reshape(given[0], (*given[0].shape, *[1] * (x.ndim - given[0].ndim)))
         return _o.where(mask, value, x).astype(x.dtype, copy=False)
     if any(k is None or _is_mask(k) or _is_truth_value(k) for k in given):

@@ -9,6 +9,7 @@ import numpy as np
 
 import kiln as _f
 from . import _operations as _o
+from ._gather import counted, merged
 from ._tensor import Tensor
 from ._torch_operators import Unsupported, axis_of, enter_rows, row
 from ._torch_orders import highest_of, lowest_of
@@ -145,11 +146,9 @@ def _picked(x: Tensor, indices: Sequence[Optional[Tensor]]) -> tuple:
     tensors = [indices[i] for i in picked]
     if any(t.dtype.name in ('bool', 'u8') for t in tensors):
         raise Unsupported('a mask picks as many as its content says')
-    flat: Any = None
-    for i, index in zip(picked, tensors):
-        extent = x.shape[i]
-        index = _o.where(_o.less(index, 0), index + extent, index)
-        flat = index if flat is None else flat * extent + index
+    lengths = [x.shape[i] for i in picked]
+    flat = counted(tensors[0], lengths[0]) if len(picked) == 1 else \
+        merged(list(map(counted, tensors, lengths)), lengths, [True] * len(picked))
     order = picked + [i for i in range(x.ndim) if i not in picked]
     return picked, order, flat
 
@@ -190,7 +189,7 @@ def _index_put(x: Tensor, indices: Sequence[Optional[Tensor]], values: Tensor,
     else:
         values = values.broadcast_to([*flat.shape, *rest])
     pool = _f.transpose(x, order).reshape([count] + rest)
-    put = _f.scatter(pool, flat.reshape((-1,)), values.reshape([flat.size] + rest).astype(x.dtype), 0,
+    put = _o.scatter(pool, flat.reshape((-1,)), values.reshape([flat.size] + rest).astype(x.dtype), 0,
                      'add' if accumulate else 'set')
     return _f.transpose(put.reshape([x.shape[i] for i in order]), np.argsort(order).tolist())
 

@@ -429,6 +429,21 @@ class ArrayApi(unittest.TestCase):
             y = b.read(written(x))
         self.assertEqual([written(x).tolist(), y.tolist(), x.tolist()], [[9, *content[1:]]] * 2 + [content])
 
+    def test_far_keys(self):
+        """positions beyond one of several dimensions pick and write nothing; narrow types of indices"""
+        at = kiln.tensor([0, 2, -9]), kiln.tensor([5, 1, 1])
+        x = kiln.tensor(I)
+        np.testing.assert_array_equal(x[at].numpy(), [0, I[2, 1], 0])
+        x[at] = 99
+        wanted = I.copy()
+        wanted[2, 1] = 99
+        np.testing.assert_array_equal(x.numpy(), wanted)
+        long = np.arange(300)
+        for narrow in (np.int8([-1, 3]), np.uint8([1, 255])):
+            np.testing.assert_array_equal(kiln.tensor(long)[narrow].numpy(), long[narrow])
+        with self.assertRaisesRegex(kiln.Error, 'broadcast'):
+            kiln.zeros((3, 1))[M[:, 0]] = V[:5]
+
     def test_numpy(self):
         """numpy's functions of tensors"""
         a, i = kiln.tensor(A), kiln.tensor(I)
