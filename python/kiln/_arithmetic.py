@@ -8,8 +8,9 @@ import numpy as np
 
 from . import _operations as _o
 from . import _tensor
+from ._context import default_context
 from ._manipulation import astype
-from ._record import operand, operands
+from ._record import find_context, operand, operands, take
 from ._types import BY_NAME
 
 def _whole(*operands: Any) -> bool:
@@ -30,15 +31,18 @@ def true_divide(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
 def floor_divide(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
     """a // b as Python has it: towards minus infinity, and so that (a // b) * b + a % b is a. By 0
     integers are 0, and floats what a / b is."""
-    rest = _o.fmod(a, b)
-    below = _o.logical_and(_o.not_equal(rest, 0), _o.not_equal(_o.less(rest, 0), _o.less(b, 0)))
+    context = find_context([a, b]) or default_context()
+    a, b = take(a, context), take(b, context)
+    rest, is_number = _o.fmod(a, b), isinstance(b, (bool, int, float))
+    negative = b < 0 if is_number else _o.less(b, 0)
+    below = _o.logical_and(_o.not_equal(rest, 0), _o.not_equal(_o.less(rest, 0), negative))
     if _whole(a, b):
         quotient = _o.div(a, b)
         return quotient if quotient.dtype == BY_NAME['u8'] else \
             _o.sub(quotient, astype(below, quotient.dtype))
     # Not a / b, which may be rounded up to a whole number that a does not reach.
     quotient = _o.sub(_o.round(_o.div(_o.sub(a, rest), b)), below)
-    if isinstance(b, (int, float)) and b:
+    if is_number and b:
         return quotient
     return _o.where(_o.equal(b, 0), _o.floor(_o.div(a, b)), quotient)
 

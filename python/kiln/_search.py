@@ -40,7 +40,7 @@ def searchsorted(x1: _tensor.Array, x2: _tensor.Array, *, side: str = 'left',
     if ordered.ndim != 1:
         raise ValueError(f'searchsorted: x1 is a vector, not of shape {list(ordered.shape)}')
     if sorter is not None:
-        ordered = _o.gather(ordered, operand(sorter), 0)
+        ordered = _o.gather(ordered, sorter, 0)
     kind = result_of([ordered.dtype, wanted.dtype]).computed
     ordered, wanted = astype(ordered, kind, copy=False), astype(wanted, kind, copy=False)
     n = ordered.size

@@ -10,10 +10,11 @@ import numpy as np
 
 from . import _operations as _o
 from . import _tensor
+from ._context import default_context
 from ._arithmetic import truth
 from ._functions import topk
 from ._manipulation import astype, concat, reshape
-from ._record import axes_in, axis_in, operand, operands
+from ._record import axes_in, axis_in, find_context, operand, operands
 from ._search import searchsorted
 from ._types import BY_NAME, Type, as_dtype, result_of
 
@@ -52,12 +53,13 @@ def var(x: _tensor.Array, axis: _tensor.Axis = None, correction: float = 0.0,
     elements less the correction: 0 is the population's variance, 1 the sample's. NaN where nothing
     is left to divide by."""
     x = operand(x)
+    x = x if x.dtype.is_floating else astype(x, 'f32')
     if _count(x, axis) <= correction or correction < 0:
         # Which the library's variance leaves open, or refuses.
         mean = _o.mean(x, axis, True)
         n = builtins.max(_count(x, axis) - correction, 0)
         return _o.sum(_o.square(x - mean), axis, keepdims) / n if n else \
-            _o.sum(x.astype('f32'), axis, keepdims) * math.nan
+            _o.sum(x, axis, keepdims) * math.nan
     return _o.variance(x, axis, float(correction), keepdims)
 
 
@@ -173,7 +175,7 @@ def bincount(x: _tensor.Array, weights: Optional[_tensor.Array] = None, minlengt
     """How often each of 0, 1, 2, ... occurs among integers, i64; with weights, the sums of these where
     it does, f32. As numpy has it, the largest says how many there are: it is evaluated. With `length`
     nothing is: there are so many, and what is beyond does not count."""
-    x = operand(x)
+    x = operand(x) if weights is None else operands(x, weights)[0]
     if x.ndim != 1 or x.dtype.is_floating:
         raise ValueError(f'bincount: a vector of integers, not {x.dtype.name} of shape {list(x.shape)}')
     if length is None:
@@ -184,7 +186,8 @@ def bincount(x: _tensor.Array, weights: Optional[_tensor.Array] = None, minlengt
                 raise ValueError(f'bincount: {least} is negative')
             length = builtins.max(minlength, int(most) + 1)
     ones = _o.fill('i64', x.shape, 1.0, context=x._context)
-    values = ones if weights is None else astype(weights, 'f32', copy=False).broadcast_to(x.shape)
+    values = ones if weights is None else \
+        astype(_tensor.as_tensor(weights, x._context), 'f32', copy=False).broadcast_to(x.shape)
     nothing = _o.fill(values.dtype, (length,), 0.0, context=x._context)
     return _o.scatter(nothing, x, values, 0, 'add')
 
@@ -198,11 +201,11 @@ def _edges(x: Any, bins: int, range: Optional[Sequence[float]]) -> _tensor.Tenso
         if not start <= stop:
             raise ValueError(f'histogram: a range from {start} to {stop}')
         start, stop = (start - 0.5, stop + 0.5) if start == stop else (start, stop)
-        return operand(np.linspace(start, stop, bins + 1).astype(np.float32))
+        return _tensor.as_tensor(np.linspace(start, stop, bins + 1).astype(np.float32), x._context)
     low, high = _o.min(x), _o.max(x)
     same = _o.equal(low, high)
     low, high = low - _o.where(same, 0.5, 0.0), high + _o.where(same, 0.5, 0.0)
-    steps = operand((np.arange(bins + 1) / bins).astype(np.float32))
+    steps = (np.arange(bins + 1) / bins).astype(np.float32)
     return low * (1 - steps) + high * steps
 
 
@@ -213,15 +216,16 @@ def histogram(x: _tensor.Array, bins: Union[int, _tensor.Array] = 10,
     excluded but of the last. `bins` is how many there are, evenly over `range` or from the least
     element to the largest, or the edges. Counts are i64; with `weights`, or as a `density` whose
     integral is 1, f32."""
-    x = reshape(astype(x, 'f32', copy=False), -1)
+    context = find_context([x, bins, weights]) or default_context()
+    x = reshape(astype(_tensor.as_tensor(x, context), 'f32', copy=False), -1)
     edges = _edges(x, int(bins), range) if isinstance(bins, (int, np.integer)) else \
-        astype(bins, 'f32', copy=False)
+        astype(_tensor.as_tensor(bins, context), 'f32', copy=False)
     count = edges.size - 1
     if edges.ndim != 1 or count < 1:
         raise ValueError('histogram: edges are a vector of two or more')
     place = searchsorted(edges, x, side='right') - 1
     place = _o.where(_o.equal(x, edges[count]), count - 1, place)
-    given = None if weights is None else reshape(operand(weights), -1)
+    given = None if weights is None else reshape(_tensor.as_tensor(weights, context), -1)
     counts = bincount(place, given, length=count)
     if not density:
         return counts, edges

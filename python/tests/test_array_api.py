@@ -236,7 +236,7 @@ class ArrayApi(unittest.TestCase):
             ('sum', kiln.sum(i, axis=(0, 1)), I.sum()), ('as f32', kiln.sum(i, axis=0, dtype='f32'), I.sum(0, dtype=np.float32)),
             ('prod', kiln.prod(c, axis=1, keepdims=True), CUBE.prod(1, keepdims=True)), ('of masks', kiln.sum(m), M.sum()),
             ('in i8', kiln.sum(np.int8([100, 100]), dtype='i8'), np.int8(-56)),
-            ('var', kiln.var(c, axis=(0, 2), correction=1), CUBE.var((0, 2), ddof=1)), ('std', kiln.std(c), CUBE.std()),
+            ('var', kiln.var(c, axis=(0, 2), correction=1), CUBE.var((0, 2), ddof=1)), ('std', kiln.std(c), CUBE.std()), ('of integers', kiln.std(i), np.float32(I.std())),
             ('half', kiln.var(c, axis=1, correction=0.5), CUBE.var(1, ddof=0.5)),
             ('too few', kiln.var(c, axis=0, correction=2), np.full((3, 4), np.nan)),
             ('cumulative_sum', kiln.cumulative_sum(i, axis=1, include_initial=True), np.pad(I.cumsum(1), ((0, 0), (1, 0)))),
@@ -443,6 +443,18 @@ class ArrayApi(unittest.TestCase):
             np.testing.assert_array_equal(kiln.tensor(long)[narrow].numpy(), long[narrow])
         with self.assertRaisesRegex(kiln.Error, 'broadcast'):
             kiln.zeros((3, 1))[M[:, 0]] = V[:5]
+
+    def test_other_context(self):
+        """arrays beside a tensor go to its context"""
+        with kiln.Context() as context:
+            x, i = (kiln.tensor(y, context=context) for y in (V, I))
+            self.check_all([
+                ('//', i // 2, I // 2), ('// array', i // I[:1].clip(1), I // I[:1].clip(1)),
+                ('sorter', kiln.searchsorted(x, V, sorter=np.argsort(V)), np.searchsorted(np.sort(V), V)),
+                ('along', kiln.take_along_axis(x, np.argsort(V), axis=0), np.sort(V)), ('diff', kiln.diff(x, prepend=V[:1]), np.diff(V, prepend=V[:1])),
+                ('range', kiln.histogram(x, 3, (0, 6))[0], np.histogram(V, 3, (0, 6))[0]),
+                ('edges', kiln.histogram(x, np.float32([0, 2, 9]), weights=W)[0], np.float32(np.histogram(V, [0, 2, 9], weights=W)[0])),
+                ('weights', kiln.bincount(kiln.tensor(W, context=context), V), np.bincount(W, V).astype(np.float32))])
 
     def test_numpy(self):
         """numpy's functions of tensors"""
