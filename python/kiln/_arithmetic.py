@@ -57,6 +57,8 @@ def truth(x: _tensor.Array, name: str, axis: _tensor.Axis, keepdims: bool) -> _t
 def power(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
     """a ** b; small whole exponents are products."""
     if isinstance(b, (int, float)) and not isinstance(b, bool):
+        if isinstance(b, float) and _whole(a):
+            a = astype(a, 'f32')
         if b == 0.5:
             return _o.sqrt(a)
         if b == -1:

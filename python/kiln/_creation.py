@@ -19,6 +19,7 @@ _EXACT = 2 ** 53
 
 def _filled(shape: _tensor.Shape, value: Any, dtype: Optional[Type], context: Any) -> _tensor.Tensor:
     kind = type_of_number(value) if dtype is None else as_dtype(dtype)
+    value = bool(value) if kind.name == 'bool' else value
     if kind.name == 'i64' and not -_EXACT <= value <= _EXACT:
         one = _tensor.of_array(np.array(int(value), np.int64), context or default_context())
         return one.broadcast_to(dims_of(shape))
@@ -105,6 +106,7 @@ def linspace(start: float, stop: float, num: int, *, dtype: Optional[Type] = Non
     kind = as_dtype(dtype or 'f32')
     with np.errstate(all='ignore'):
         numbers = np.linspace(float(start), float(stop), num, endpoint=endpoint)
+        numbers = numbers if kind.is_floating else np.floor(numbers)
         return asarray(numbers.astype(kind.dtype), dtype=kind, device=device)
 
 
@@ -177,7 +179,7 @@ def asarray(obj: _tensor.Array, *, dtype: Optional[Type] = None, device: Any = N
     if copy and borrowed:
         array = array.copy()
     made = _tensor.tensor(array, dtype, context)
-    if copy is False and not np.shares_memory(made._host(), _tensor.as_array(obj)):
+    if copy is False and made.size and not np.shares_memory(made._host(), _tensor.as_array(obj)):
         raise ValueError('asarray: this has no memory that can be borrowed: it needs a copy')
     return made
 

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from ._types import DType, Type
 
 
+def _refuse_out(out: Any) -> None:
+    """A result is a tensor of its own, and written nowhere."""
+    if out is not None:
+        raise TypeError('out: a result of kiln is a tensor of its own')
+
+
 class Operators:
     """What tensors and buffers can do."""
 
@@ -120,51 +126,64 @@ class Operators:
     def sum(self, axis: Axis = None, keepdims: bool = False, dtype: Optional[Type] = None,
             out: None = None) -> Tensor:
         """The sum over these dimensions; None: all."""
+        _refuse_out(out)
         return _s.sum(self, axis, keepdims, dtype)
 
     def prod(self, axis: Axis = None, keepdims: bool = False, dtype: Optional[Type] = None,
              out: None = None) -> Tensor:
         """The product over these dimensions; None: all."""
+        _refuse_out(out)
         return _s.prod(self, axis, keepdims, dtype)
 
     def mean(self, axis: Axis = None, keepdims: bool = False, dtype: Optional[Type] = None,
              out: None = None) -> Tensor:
         """The mean over these dimensions; None: all."""
+        _refuse_out(out)
         made = _o.mean(self, axis, keepdims)
         return made if dtype is None else made.astype(dtype)
 
     def max(self, axis: Axis = None, keepdims: bool = False, out: None = None) -> Tensor:
         """The largest element over these dimensions; None: all."""
+        _refuse_out(out)
         return _o.max(self, axis, keepdims)
 
     def min(self, axis: Axis = None, keepdims: bool = False, out: None = None) -> Tensor:
         """The smallest element over these dimensions; None: all."""
+        _refuse_out(out)
         return _o.min(self, axis, keepdims)
 
     def argmax(self, axis: Axis = None, keepdims: bool = False, out: None = None) -> Tensor:
         """Where the largest element is, over these dimensions; None: all."""
+        _refuse_out(out)
         return _o.argmax(self, axis, keepdims)
 
     def argmin(self, axis: Axis = None, keepdims: bool = False, out: None = None) -> Tensor:
         """Where the smallest element is, over these dimensions; None: all."""
+        _refuse_out(out)
         return _o.argmin(self, axis, keepdims)
 
     def var(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False,
             dtype: Optional[Type] = None, out: None = None) -> Tensor:
         """The variance over these dimensions; None: all."""
-        return _s.var(self, axis, ddof, keepdims)
+        _refuse_out(out)
+        made = _s.var(self, axis, ddof, keepdims)
+        return made if dtype is None else made.astype(dtype)
 
     def std(self, axis: Axis = None, ddof: float = 0, keepdims: bool = False,
             dtype: Optional[Type] = None, out: None = None) -> Tensor:
         """The standard deviation over these dimensions; None: all. Its gradient is 0 where it is."""
-        return _s.std(self, axis, ddof, keepdims)
+        _refuse_out(out)
+        made = _s.std(self, axis, ddof, keepdims)
+        return made if dtype is None else made.astype(dtype)
 
     def any(self, axis: Axis = None, keepdims: bool = False, out: None = None) -> Tensor:
         """Whether an element is not 0, over these dimensions; None: all. Of nothing: no."""
+        _refuse_out(out)
         return _s.any(self, axis, keepdims)
 
     def all(self, axis: Axis = None, keepdims: bool = False, out: None = None) -> Tensor:
         """Whether no element is 0, over these dimensions; None: all. Of nothing: yes."""
+        _refuse_out(out)
         return _s.all(self, axis, keepdims)
 
     def cumsum(self, axis: int) -> Tensor:
@@ -173,6 +192,7 @@ class Operators:
 
     def clip(self, min: Optional[Any] = None, max: Optional[Any] = None, out: None = None) -> Tensor:
         """At least `min` and at most `max`; None: no such bound."""
+        _refuse_out(out)
         return _a.clip(self, min, max)
 
     def dot(self, other: Any) -> Tensor:

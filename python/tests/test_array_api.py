@@ -141,7 +141,8 @@ class ArrayApi(unittest.TestCase):
             ('beyond 2^53', kiln.arange(2 ** 60, 2 ** 60 + 3), np.arange(2 ** 60, 2 ** 60 + 3)),
             ('broken steps', kiln.arange(0, 2, 0.5, 'i32'), np.int32([0, 0, 1, 1])),
             ('linspace', kiln.linspace(0, 1, 7), np.linspace(0, 1, 7)),
-            ('open', kiln.linspace(2, -3, 5, endpoint=False), np.linspace(2, -3, 5, endpoint=False)),
+            ('down to whole', kiln.linspace(-3, 3, 5, dtype='i32'), np.linspace(-3, 3, 5, dtype=np.int32)),
+            ('true', kiln.full(2, 2, 'bool'), np.full(2, 2, bool)), ('open', kiln.linspace(2, -3, 5, endpoint=False), np.linspace(2, -3, 5, endpoint=False)),
             ('eye', kiln.eye(3, 4, k=1), np.eye(3, 4, 1)), ('far', kiln.eye(2, k=10 ** 30), np.zeros((2, 2))),
             ('full', kiln.full((2, 3), 7), np.full((2, 3), 7)),
             ('full i64', kiln.full(2, 2 ** 62 + 1), np.full(2, 2 ** 62 + 1)),
@@ -463,7 +464,7 @@ class ArrayApi(unittest.TestCase):
                 ('arctan2', np.arctan2(a, 2), np.arctan2(A, 2)), ('sum', np.sum(a, axis=0), A.sum(0)),
                 ('mean', np.mean(a), A.mean()), ('max', np.max(i, axis=1, keepdims=True), I.max(1, keepdims=True)),
                 ('std', np.std(a, axis=0), A.std(0)), ('prod', np.prod(i), I.prod()), ('all', np.all(i), I.all()),
-                ('argmax', np.argmax(a), A.argmax()), ('invert', ~i, ~I), ('clip', np.clip(a, 0, 1), A.clip(0, 1))]
+                ('argmax', np.argmax(a), A.argmax()), ('invert', ~i, ~I), ('clip', np.clip(a, 0, 1), A.clip(0, 1)), ('power', np.power(i, 2.0), I ** 2.0)]
         self.assertEqual([name for name, got, _ in lazy if not isinstance(got, kiln.Tensor)], [])
         self.check_all(lazy)
         np.testing.assert_allclose(np.cbrt(a), np.cbrt(A))  # which kiln has not
@@ -472,8 +473,10 @@ class ArrayApi(unittest.TestCase):
         out += a
         np.testing.assert_array_equal(out, A.astype(np.float64) + A)
         self.assertEqual(np.concatenate([a, a]).shape, (6, 4))
-        with self.assertRaises(TypeError):
-            np.add(A, A, out=a)
+        for wrong in (lambda: np.add(A, A, out=a), lambda: np.sum(a, axis=0, out=A[0].copy())):
+            with self.assertRaises(TypeError):
+                wrong()
+        self.assertEqual(np.std(a, dtype=np.float16).dtype, kiln.f16)
 
     def test_dlpack(self):
         """memory goes both ways without a copy"""
