@@ -231,7 +231,7 @@ class _Program:
         self.graph: Any = (values, nodes, inputs, outputs)
         self.layouts = [_Layout(values[n]) for n in inputs]
         self.results = [_Layout(values[n]) for n in outputs]
-        self.tape = _tape.Tape(context)
+        self.tape: Any = None
         self.lock = threading.Lock()
         self.weights: dict[int, _Weight] = {}
         self.uploads: list[tuple[int, Any]] = []  # which input, and its handle
@@ -243,6 +243,7 @@ class _Program:
             self.weights = {i: _Weight(self.layouts[i], self.context) for i, value in enumerate(given)
                             if isinstance(value, torch.nn.Parameter)}
         recorder = Recorder(self.context, values)
+        self.tape = _tape.Tape(self.context)  # anew, where an exception came the last time
 
         def trace() -> None:
             places = [recorder.place(n, layout, self.weights.get(i))
@@ -264,11 +265,12 @@ class _Program:
         return self.tape.handle(made if layout.is_row_major else made.transpose(layout.order))
 
     def run(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        batch, bound = self.tape.batch, self.bound
+        bound = self.bound
         results = [layout.new() for layout in self.results]
         with self.lock:
             if self.graph is not None:
                 self._record(values)
+            batch = self.tape.batch
             for i, weight in self.weights.items():
                 weight.send(values[i])
             held = []  # until it has run

@@ -143,7 +143,20 @@ def _adaptive_pool(x: Tensor, size: Sequence[int]) -> Tensor:
     last = x.shape[x.ndim - len(size):]
     if all(n == 1 for n in size):
         return _o.mean(x, tuple(range(-len(size), 0)), True)
-    return _spread(x, [_shares(*pair) for pair in zip(last, size)])
+    x = x.astype('f32')
+    for i, (extent, wanted) in enumerate(zip(last, size)):
+        x = x if extent == wanted else _means(x, x.ndim - len(size) + i, wanted)
+    return x
+
+
+def _means(x: Tensor, dim: int, wanted: int) -> Tensor:
+    """Of so many parts along a dimension; an infinite element is in none but its own."""
+    places = _windows_of(x.shape[dim], wanted)
+    counts = np.diff(places, prepend=-1) != 0  # not those that repeat
+    behind = (1,) * (x.ndim - dim - 1)
+    parts = _o.where(constant(counts.reshape(counts.shape + behind), x), _o.gather(x, places, dim), 0)
+    count = counts.sum(1).astype(np.float32).reshape((wanted, *behind))
+    return _o.div(_o.sum(parts, dim + 1, False), constant(count, x))
 
 
 def _adaptive_pool_backward(count: int) -> Callable:
@@ -280,5 +293,7 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0, causal: bo
                attn_mask: Optional[Tensor] = None, scale: Optional[float] = None) -> tuple:
     if dropout:
         raise Unsupported('attention with dropout')
+    if scale == 0:
+        raise Unsupported('a scale of 0')
     y = _o.attention(q, k, v, attn_mask, scale=scale or 0, causal=int(causal))
     return y, None

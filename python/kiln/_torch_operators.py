@@ -87,26 +87,6 @@ def _sign(x: Any) -> Any:
     return _o.where(_o.equal(x, x), _o.sign(x), 0)  # of NaN PyTorch's is 0
 
 
-def _is_negative(x: Any) -> Any:
-    """Whether the sign is minus, of -0 too."""
-    if not x.dtype.is_floating:
-        return _o.less(x, 0)
-    return _o.less(_o.where(_o.equal(x, 0), _o.reciprocal(x), x), 0)
-
-
-def _with_sign(x: Any, sign: Any) -> Any:
-    size = _o.abs(x)
-    return _o.where(_is_negative(sign), _o.neg(size), size)
-
-
-def _hypotenuse(a: Any, b: Any) -> Any:
-    a, b = _o.abs(a), _o.abs(b)
-    longer = _o.maximum(a, b)
-    ratio = _o.div(_o.minimum(a, b), longer)
-    length = longer * _o.sqrt(1 + _o.square(ratio))
-    return _o.where(_o.logical_or(_o.equal(longer, 0), _o.isinf(longer)), longer, length)
-
-
 def _besides_nan(function: Callable) -> Callable:
     def chosen(a: Any, b: Any) -> Any:
         return _o.where(_o.isnan(a), b, _o.where(_o.isnan(b), a, function(a, b)))
@@ -145,15 +125,15 @@ enter_rows('default', {
     'gelu': _gelu,
     'hardsigmoid': _o.hard_sigmoid,
     'hardswish': _o.hard_swish,
-    'hypot': _hypotenuse,
+    'hypot': _f.hypot,
     'hardtanh': lambda x, low=-1, high=1: _clamped(x, low, high),
     'leaky_relu': lambda x, slope=0.01: _o.where(_o.greater(x, 0), x, _o.mul(x, slope)),
     'lift_fresh_copy': lambda x: x,
-    'log10': lambda x: _o.mul(_o.log2(x), math.log10(2)),
+    'log10': _f.log10,
     'positive': lambda x: x,
     'sgn': _sign,
     'sign': _sign,
-    'signbit': _is_negative,
+    'signbit': _f.signbit,
     'silu': _o.swish,
     'softplus': _softplus,
 })
@@ -166,7 +146,7 @@ enter_rows('Tensor Scalar', {
     'remainder': _o.mod,
     'eq': _o.equal, 'ne': _o.not_equal, 'lt': _o.less, 'le': _o.less_equal, 'gt': _o.greater,
     'ge': _o.greater_equal,
-    'copysign': _with_sign,
+    'copysign': _f.copysign,
     'bitwise_and': lambda a, b: a & b,
     'bitwise_or': lambda a, b: a | b,
     'bitwise_xor': lambda a, b: a ^ b,

@@ -217,7 +217,7 @@ def _searched(ordered: Tensor, values: Tensor, pick: Callable[[Tensor], Tensor],
 def _search_sorted(ordered: Tensor, values: Any, *, out_int32: bool = False, right: bool = False,
                    side: Optional[str] = None, sorter: Optional[Tensor] = None) -> Tensor:
     if not isinstance(values, Tensor):
-        values = _f.full((), values, ordered.dtype)
+        values = _f.full((), values, 'f32' if isinstance(values, float) else ordered.dtype)
     if sorter is not None:
         ordered = _f.gather_elements(ordered, sorter, -1)
 
@@ -240,7 +240,7 @@ def _histogram(x: Tensor, bins: int = 100, low: Any = 0, high: Any = 0) -> Tenso
         return _f.zeros((bins,), 'f32')
     x = x.reshape((-1,))
     if low == high:
-        low, high = (_f.full((), low, 'f32'),) * 2 if low else (_o.min(x, 0, False), _o.max(x, 0, False))
+        low, high = _o.min(x, 0, False), _o.max(x, 0, False)
         flat = _o.equal(low, high)
         low, high = _o.where(flat, low - 1, low), _o.where(flat, high + 1, high)
     place = _o.minimum(_o.floor((x - low) / (high - low) * bins), bins - 1)

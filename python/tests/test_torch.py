@@ -134,7 +134,23 @@ class Compiled(unittest.TestCase):
         values = torch.tensor([[2., 0, 9, 10], [0, 7, -1, float('nan')]])
         self.same(lambda r, v: (torch.searchsorted(r, v), torch.searchsorted(r, v, right=True),
                                 torch.bucketize(v, r[0], out_int32=True)), rows, values)
-        self.same(lambda x: (x.histc(4, 0, 3), x.histc(5)), torch.tensor([0., 3, 1, 2.5, 4, -1]))
+        self.same(lambda x: (x.histc(4, 0, 3), x.histc(5), x.histc(4, 2, 2)), torch.tensor([0., 3, 1, 2.5, 4, -1]))
+        self.same(lambda x: torch.searchsorted(x, 2.5), torch.tensor([1, 2, 3]))
+
+    def test_far_values(self):
+        """Infinite elements, exponents of floats, a scale of 0, indices beyond a tensor."""
+        inf, nan = float('inf'), float('nan')
+        self.same(lambda x, y: torch.hypot(x, y), torch.tensor([inf, nan, 0, 3]), torch.tensor([nan, inf, 0, -4]))
+        self.same(lambda x: (x ** 2.0, x ** 2), torch.tensor([100000, -3], dtype=torch.int32))
+        self.same(lambda x: F.scaled_dot_product_attention(x, x, x, scale=0.0), torch.randn(1, 2, 3, 4))
+        x = torch.randn(1, 1, 5, 6)
+        x[0, 0, 0, 0] = inf
+        self.same(lambda x: F.adaptive_avg_pool2d(x, (3, 4)), x)
+        at, also = torch.tensor([0, -9, 1]), torch.tensor([5, 0, 1])
+        put = compiled(lambda x: x.index_put((at, also), torch.tensor(9.)))(torch.zeros(2, 3))
+        self.assertEqual(put.tolist(), [[0, 0, 0], [0, 9, 0]])
+        put = compiled(lambda x: x.index_put((at,), torch.tensor(9.)))(torch.zeros(4))
+        self.assertEqual(put.tolist(), [9, 9, 0, 0])
 
     def test_putting(self):
         x, index = torch.arange(12.).view(4, 3), torch.tensor([0, 2, 0])
