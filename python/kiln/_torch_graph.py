@@ -358,7 +358,7 @@ class Compiled:
         inside = set(nodes)
         outputs = [n for n in nodes if _is_tensor(values[n]) and (
             n in wanted or any(user not in inside and user.op != 'output' for user in n.users))]
-        views = {n: _views_of(n, inside, outputs, values) for n in outputs}
+        views = {n: _views_of(n, inside, outputs) for n in outputs}
         self._add_batch(nodes, [n for n in outputs if not views[n]], values, context)
         for node in (n for chain in views.values() for n in chain):
             if node not in self.slots:
@@ -410,7 +410,7 @@ def _is_view(node: Node) -> bool:
     return any(r.alias_info is not None for r in returns) and isinstance(node.args[0], Node)
 
 
-def _views_of(node: Node, inside: set[Node], outputs: list[Node], values: dict[Node, Any]) -> list[Node]:
+def _views_of(node: Node, inside: set[Node], outputs: list[Node]) -> list[Node]:
     """The nodes, in order, by which PyTorch makes a result without a copy, where it is a view of what
     is outside of the batch, or of another result: such as a weight's transpose, which the backward
     graph is to have. None: it is made by the batch."""
@@ -418,8 +418,7 @@ def _views_of(node: Node, inside: set[Node], outputs: list[Node], values: dict[N
     while _is_view(chain[0]):
         base = chain[0].args[0]
         if base not in inside or base in outputs:
-            dense = all(_order_of(values[n]) is not None for n in (base, node))
-            return chain if dense else []
+            return chain
         chain.insert(0, base)
     return []
 

@@ -282,6 +282,14 @@ class Compiled(unittest.TestCase):
         sum((t * t).sum() for t in function(x, w)).backward()
         torch.testing.assert_close(got, w.grad)
 
+
+        def parts_of(x):
+            y = x + 1
+            return y, y[:, ::2], y[0].expand(2, 4)
+        whole, *parts = self.same(parts_of, x)(x)
+        whole.zero_()
+        self.assertEqual([part.count_nonzero() for part in parts], [0, 0])
+
     def test_many_sizes(self):
         """Sizes that change with every call compile no kernel after the second graph's first call."""
         call = compiled(lambda x: torch.softmax(x @ x.t(), 1).sum(0))
