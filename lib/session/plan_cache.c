@@ -36,14 +36,16 @@ struct kiln__plan_cache {
     struct kiln__index works; /* hashes of those that were written down (plan_workloads.h) */
 };
 
-/* The word has been checked. An imagined device runs nothing often. */
+/* The word has been checked. An imagined device runs nothing often; and on an H200 threads that
+ * share a context and change to a joined plan between runs under way waited for each other for
+ * ever. */
 static enum kiln__one_launch choose_one_launch(const struct kiln__runtime *runtime)
 {
     const char *variable = kiln__environment("KILN_ONE_LAUNCH");
     if (variable && strcmp(variable, "auto") != 0)
         return strcmp(variable, "on") ? KILN__ONE_LAUNCH_OFF : KILN__ONE_LAUNCH_ON;
-    return runtime->programs && runtime->device.traits->one_launch ? KILN__ONE_LAUNCH_AUTO
-                                                                   : KILN__ONE_LAUNCH_OFF;
+    return runtime->programs && runtime->device.traits->chunked ? KILN__ONE_LAUNCH_AUTO
+                                                                : KILN__ONE_LAUNCH_OFF;
 }
 
 struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, const char *matmul,
