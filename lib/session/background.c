@@ -268,10 +268,11 @@ struct kiln__background *kiln__background_begin(struct kiln__runtime *runtime,
 bool kiln__background_is_over(struct kiln__background *background)
 {
     struct kiln__compile_workers *workers = &background->workers;
-    const size_t asked = workers->jobs.texts.count;
-    if (background->state != KILN__BACKGROUND_COMPILES ||
-        kiln__compile_workers_listen(workers, false))
+    if (background->state != KILN__BACKGROUND_COMPILES) /* another thread may be asking them */
         return background->state == KILN__BACKGROUND_OVER;
+    const size_t asked = workers->jobs.texts.count;
+    if (kiln__compile_workers_listen(workers, false))
+        return false;
     const size_t failed = asked - workers->stored - workers->present;
     background->state =
         background->apart && failed ? KILN__BACKGROUND_STAYS : KILN__BACKGROUND_OVER;
