@@ -126,7 +126,7 @@ static bool sort_functions(struct kiln__plan *plan, struct functions *functions)
 {
     uint32_t *place_of = calloc(functions->all.count + 1, sizeof *place_of);
     bool done = place_of;
-    if (done)
+    if (done && functions->all.count) /* qsort() takes no NULL */
         qsort(functions->all.items, functions->all.count, sizeof *functions->all.items,
               compare_functions);
     for (uint32_t i = 0; i < functions->all.count && done; i++) {
