@@ -102,13 +102,13 @@ lm_tests = \
 	tests/lm/test_tokens
 LM_TEST_CPPFLAGS = -I$(top_srcdir) $(AM_CPPFLAGS)
 LM_TEST_LIBS = libkiln-lm-internal.la $(LDADD)
-tests_lm_test_batcher_SOURCES = tests/lm/test_batcher.c $(lm_test_model)
+tests_lm_test_batcher_SOURCES = tests/lm/test_batcher.c $(lm_loaded_model)
 tests_lm_test_batcher_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_batcher_LDADD = $(LM_TEST_LIBS)
 tests_lm_test_architectures_SOURCES = tests/lm/test_architectures.c $(lm_test_model)
 tests_lm_test_architectures_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_architectures_LDADD = $(LM_TEST_LIBS)
-tests_lm_test_chat_SOURCES = tests/lm/test_chat.c $(lm_test_model)
+tests_lm_test_chat_SOURCES = tests/lm/test_chat.c $(lm_loaded_model)
 tests_lm_test_chat_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_chat_LDADD = $(LM_TEST_LIBS)
 tests_lm_test_gguf_SOURCES = tests/lm/test_gguf.c $(lm_test_model)
@@ -117,7 +117,7 @@ tests_lm_test_gguf_LDADD = $(LM_TEST_LIBS)
 tests_lm_test_sample_SOURCES = tests/lm/test_sample.c
 tests_lm_test_sample_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_sample_LDADD = $(LM_TEST_LIBS)
-tests_lm_test_session_SOURCES = tests/lm/test_session.c $(lm_test_model)
+tests_lm_test_session_SOURCES = tests/lm/test_session.c $(lm_loaded_model)
 tests_lm_test_session_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_session_LDADD = $(LM_TEST_LIBS)
 tests_lm_test_tokens_SOURCES = tests/lm/test_tokens.c $(lm_test_model)
@@ -128,3 +128,7 @@ endif
 lm_test_model = \
 	tests/lm/tiny.c \
 	tests/lm/tiny.h
+lm_loaded_model = $(lm_test_model) \
+	tests/lm/known.h \
+	tests/lm/tiny_model.c \
+	tests/lm/tiny_model.h

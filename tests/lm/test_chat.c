@@ -8,7 +8,7 @@
 #include "../support/context.h"
 #include "lm/jinja.h"
 #include "tiny.h"
-#include <kiln/lm.h>
+#include "tiny_model.h"
 
 _Static_assert(sizeof(kiln_lm_message) == 2 * sizeof(char *), "kiln_lm_message never grows");
 
@@ -275,21 +275,6 @@ Test(chat, mutations)
 }
 
 /* ---- conversations ---- */
-
-static kiln_context *context;
-static kiln_lm *lm;
-
-static void open_model(void)
-{
-    context = open_context();
-    expect_ok(kiln_lm_load(context, tiny_path(), NULL, &lm));
-}
-
-static void close_model(void)
-{
-    kiln_lm_release(lm);
-    close_context(context);
-}
 
 TestSuite(conversation, .init = open_model, .fini = close_model);
 

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tiny model, loaded for each test of a suite. */
+#ifndef KILN_TESTS_LM_TINY_MODEL_H
+#define KILN_TESTS_LM_TINY_MODEL_H
+
+#include <kiln/kiln.h>
+#include <kiln/lm.h>
+
+extern kiln_context *context;
+extern kiln_lm *lm;
+
+void open_model(void);
+void close_model(void);
+
+/* The context has planned and compiled nothing since then. */
+void expect_nothing_made(const kiln_context_stats *since);
+
+#endif
