@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The tiny model, loaded for each test of a suite. */
 #include "tiny_model.h"
 
 #include <criterion/criterion.h>
