@@ -155,9 +155,19 @@ _BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
            ast.Div: operator.truediv, ast.Pow: operator.pow, ast.Mod: operator.mod,
            ast.FloorDiv: operator.floordiv, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
            ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift}
+_MOST_BITS = 1024  # as float has them
 _UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
 _COMPARED = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
              ast.Eq: operator.eq, ast.NotEq: operator.ne}
+
+
+def _binary(operation: type, a: Any, b: Any) -> Any:
+    """Whole numbers by themselves grow as they like: 9 ** 9 ** 9 has 369 million digits."""
+    if isinstance(a, int) and isinstance(b, int) and \
+            (operation is ast.Pow and abs(a) > 1 and a.bit_length() * b > _MOST_BITS or
+             operation is ast.LShift and b > _MOST_BITS):
+        raise ValueError(f'a number of an expression has more than {_MOST_BITS} bits')
+    return _BINARY[operation](a, b)
 
 
 def _called(name: str) -> Callable:
@@ -215,7 +225,7 @@ class _Reader:
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.BinOp):
-            return _BINARY[type(node.op)](value(node.left), value(node.right))
+            return _binary(type(node.op), value(node.left), value(node.right))
         if isinstance(node, ast.UnaryOp):
             return _UNARY[type(node.op)](value(node.operand))
         if isinstance(node, ast.Compare):

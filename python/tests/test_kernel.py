@@ -98,6 +98,9 @@ class Expressions(unittest.TestCase):
             kiln.elementwise('x + y', 'x')
         with self.assertRaisesRegex(TypeError, 'is of x, y'):
             kiln.elementwise('x + y')(np.ones(1, 'f'))
+        for text in ('x + 9 ** 9 ** 9', 'x + (1 << 10 ** 12)', 'x + (9 ** 300) ** 300'):
+            with self.assertRaisesRegex(ValueError, 'more than 1024 bits'):
+                kiln.elementwise(text)(np.ones(1, 'f'))
 
 
 if __name__ == '__main__':
