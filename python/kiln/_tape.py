@@ -9,6 +9,7 @@ and most things are recorded once.
 """
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 import threading
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ._buffer import Buffer
     from ._context import Context
     from ._tensor import Tensor
+
+numbers = itertools.count()  # of tapes and tensors, in the order in which they are made
 
 
 class Scalar:
@@ -64,6 +67,7 @@ class Tape:
 
     def __init__(self, context: Context, precision: int = 0, batch_invariant: bool = False,
                  independent: bool = False) -> None:
+        self.number = next(numbers)
         self.context = context
         self.precision = precision  # of products; 0: the context's own
         self.batch_invariant, self.independent = batch_invariant, independent
@@ -409,6 +413,17 @@ def run_now(context: Context, request: Callable[[Tape], None]) -> None:
     tape.forget_requests()
     tape.renew()
     context._thread.tape = tape
+
+
+def refuse_outside(number: int) -> None:
+    """A tensor that was made before what records began is not written there: what is recorded may
+    run often, or never, and its values are no tensor's of elsewhere."""
+    for scope in _scopes():
+        tape = scope.tape
+        if scope.traces and tape is not None and tape.number > number:
+            raise Error('WRONG_STATE', 'a kiln.function, an executor or a kiln.Parallel writes into a '
+                                       'tensor from outside: return the new value, or write a '
+                                       'kiln.Buffer')
 
 
 def refuse_while_tracing(what: str) -> None:

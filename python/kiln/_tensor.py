@@ -26,12 +26,13 @@ class Tensor(Operators):
 
     It has numpy's operators, slices and the usual methods. `x[key] = value` makes it another value
     from then on: what was made of it before, slices too, keeps the old one, and so does an array
-    that it was made of. Memory that stays is a kiln.Buffer. Tensors may be made and asked for in any
-    thread, and written by one at a time.
+    that it was made of. What is recorded (a kiln.function, an executor, a kiln.Parallel) so writes
+    its arguments and what it makes, and no tensor from outside. Memory that stays is a kiln.Buffer.
+    Tensors may be made and asked for in any thread, and written by one at a time.
     """
 
-    __slots__ = ('_changed', '_context', '_expression', '_name', '_output', '_value', '_version',
-                 'dtype', 'shape', '__weakref__')
+    __slots__ = ('_changed', '_context', '_expression', '_name', '_number', '_output', '_value',
+                 '_version', 'dtype', 'shape', '__weakref__')
     dtype: DType
     shape: tuple[int, ...]
 
@@ -44,6 +45,7 @@ class Tensor(Operators):
         self._version = 0
         self._changed: Optional[Tensor] = None  # what it is since it was written into
         self._name: Optional[str] = _tape.thread.name
+        self._number = next(_tape.numbers)
 
     def named(self, name: Optional[str]) -> Tensor:
         """Have errors, explanations, traces and profiles call it by this name, and what its function
@@ -143,6 +145,7 @@ class Tensor(Operators):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         from ._indexing import replaced
+        _tape.refuse_outside(self._number)
         self._changed = replaced(self, key, value)
 
 

@@ -351,6 +351,27 @@ class Running(unittest.TestCase):
         with self.assertRaisesRegex(kiln.Error, 'has returned'):
             leaked[0] + 1
 
+    def test_writing_outside(self):
+        """what is recorded writes into no tensor from outside, which keeps its value; into others it does"""
+        outside = kiln.tensor(A) * 2
+
+        def written(x):
+            made = kiln.tensor(A)
+            made[0], x[1] = x[0], made[1]
+            outside[0] = x[0]
+            return x + made
+
+        def derived(x):
+            return (), kiln.grad(lambda y: kiln.sum(written(y)))(x)
+        x = kiln.tensor(A)
+        for record in (lambda: kiln.function(written)(x), lambda: kiln.Executor(lambda rows: written(rows[0]), [((4,),)]),
+                       lambda: kiln.Parallel(lambda i: derived(x), lambda i, g: None, [kiln.default_context()])):
+            with self.assertRaisesRegex(kiln.Error, 'writes into a tensor from outside'):
+                record()
+        np.testing.assert_array_equal(outside.numpy(), 2 * A)
+        kiln.grad(lambda y: kiln.sum(written(y)))(x)  # which records nothing that stays
+        np.testing.assert_array_equal(outside.numpy(), np.concatenate([A[:1], 2 * A[1:]]))
+
     def test_gradients(self):
         """gradients agree with finite differences, of nested arguments and of gradients"""
         def loss(p, x):
