@@ -4,6 +4,7 @@ library's function is recorded."""
 from __future__ import annotations
 
 import ctypes
+import math
 import operator
 from typing import Any, Callable, Optional, Sequence
 
@@ -53,6 +54,18 @@ def scalar_type(value: Any, dtype: Optional[DType]) -> DType:
     return _F32
 
 
+def _holds(dtype: DType, value: int) -> bool:
+    return dtype.is_floating or np.iinfo(dtype.raw).min <= value <= np.iinfo(dtype.raw).max
+
+
+def _comparable(values: Sequence[Any]) -> list[Any]:
+    """Whole numbers beyond all types of integers, which are compared with tensors of these, as
+    infinities."""
+    if any(v.dtype.is_floating for v in values if isinstance(v, _tensor.Tensor)):
+        return list(values)
+    return [math.copysign(math.inf, v) if type(v) is int and not _holds(_I64, v) else v for v in values]
+
+
 def _common(values: Sequence[Any], kinds: str) -> DType:
     """The type in which the operands of a row meet."""
     if kinds.startswith('FLOATING'):
@@ -64,6 +77,8 @@ def _common(values: Sequence[Any], kinds: str) -> DType:
         if isinstance(value, _tensor.Tensor):
             continue
         wanted = scalar_type(value, None if all_masks else dtype)
+        if kinds == 'TEST' and type(value) is int and not _holds(wanted, value):
+            wanted = scalar_type(value, None)
         dtype = wanted if dtype is None else promoted([dtype, wanted])
     return dtype or _F32
 
@@ -94,6 +109,7 @@ def row(name: str, kinds: str, operands: Sequence[Any], numbers: Sequence[float]
             mask = mask.astype(_BOOL)
         met = [mask] + [_meet(value, dtype, context) for value in values]
     else:
+        values = _comparable(values) if kinds == 'TEST' else values
         dtype = _common(values, 'NUMERIC' if name in _EXACT else kinds)
         met = [_meet(value, dtype, context) for value in values]
     function = getattr(lib, 'kiln_' + name)

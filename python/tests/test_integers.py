@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every operation of integers, and every cast, beside numpy, at the ends of each type's range."""
 import itertools
+import operator
 import unittest
 
 import numpy as np
@@ -191,6 +192,20 @@ class Integers(unittest.TestCase):
         for use in (kiln.tensor, kiln.Buffer, kiln.neg, lambda x: kiln.add(x, x)):
             with self.assertRaisesRegex(OverflowError, 'uint64 array is beyond int64'):
                 use(beyond)
+
+    def test_numbers_beyond(self):
+        """a tensor is compared with a whole number that its type does not hold"""
+        numbers = [sign * 2 ** bits - step for bits in (7, 8, 31, 63, 70) for sign in (1, -1) for step in (0, 1)]
+        for dtype, number in itertools.product(TYPES, numbers):
+            a = ends(dtype)
+            for compare in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne):
+                for got, wanted in ((compare(kiln.tensor(a), number), compare(a, number)),
+                                    (compare(number, kiln.tensor(a)), compare(number, a))):
+                    np.testing.assert_array_equal(got.numpy(), wanted, f'{dtype} {compare} {number}', strict=True)
+        self.assertEqual((kiln.tensor([True, False]) < 2 ** 70).tolist(), [True, True])
+        self.assertEqual((kiln.tensor([1e30, -1e30]) < 2 ** 70).tolist(), [False, True])
+        with self.assertRaisesRegex(kiln.Error, 'u8 cannot hold 300'):  # as in numpy
+            kiln.tensor(np.uint8([1])) + 300
 
     def test_means(self):
         """of integers are those of their f32"""
