@@ -164,7 +164,9 @@ kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type typ
     if (!kiln__check_apart(batch, call, type))
         return none;
     node.value = kiln__value_of_number(type, value);
-    if (!kiln__type_row(type)->floating && kiln__value_number(type, node.value) != value) {
+    /* The highest i64 is 2^63 as a double, which is beyond it. */
+    const bool holds = kiln__value_number(type, node.value) == value && value != 0x1p63;
+    if (!kiln__type_row(type)->floating && !holds) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s cannot hold %.17g", call,
                    kiln_type_name(type), value);
         return none;

@@ -235,6 +235,10 @@ Test(errors, inputs_and_types_that_are_none)
            kiln_constant(s.batch, KILN_I32, 0.25));
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_constant: i32 cannot hold nan",
            kiln_constant(s.batch, KILN_I32, NAN));
+    MISUSE(KILN_INVALID_ARGUMENT, "kiln_constant: i64 cannot hold 9.2233720368547758e+18",
+           kiln_constant(s.batch, KILN_I64, 0x1p63)); /* which its highest is rounded to */
+    MISUSE(KILN_INVALID_ARGUMENT, "kiln_fill: i64 cannot hold 9.2233720368547758e+18",
+           kiln_fill(s.batch, KILN_I64, DIMS(4), 0x1p63));
     MISUSE(KILN_INVALID_ARGUMENT, "kiln_cast: 77 is no data type",
            kiln_cast(s.batch, s.x, (kiln_type)77));
 }
