@@ -79,6 +79,7 @@ void serve_jobs_cancel(struct served *model);
 struct serve_problem {
     unsigned status;         /* of HTTP; 0: nothing is wrong */
     const char *type, *code; /* as OpenAI's; `code` may be NULL */
+    const char *allow;       /* of 405: the methods that there are; else NULL */
     char param[32];          /* "": none */
     char message[1024];
 };

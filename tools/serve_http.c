@@ -28,7 +28,8 @@ struct exchange {
     struct MHD_Connection *connection;
     struct serve_text body; /* up to a byte more than the limit */
     size_t body_bytes;
-    bool is_refused; /* before its body */
+    bool is_refused;   /* before its body */
+    const char *allow; /* see struct serve_problem */
     struct serve_job *job;
 };
 
@@ -42,6 +43,8 @@ static enum MHD_Result queue(struct exchange *exchange, struct MHD_Connection *c
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     if (status == 401)
         MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    if (exchange->allow)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, exchange->allow);
     if (status == 429 || status == 503)
         MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
     const enum MHD_Result result = MHD_queue_response(connection, status, response);
@@ -70,6 +73,7 @@ static enum MHD_Result queue_problem(struct exchange *exchange, struct MHD_Conne
                                      const struct serve_problem *problem)
 {
     struct serve_reply reply = {0};
+    exchange->allow = problem->allow;
     serve_reply_problem(&reply, problem);
     return queue_text(exchange, connection, reply.status, reply.type, &reply.text);
 }

@@ -126,10 +126,12 @@ bool serve_route_check(const struct server *server, const char *method, const ch
     if (!route)
         return serve_refuse(problem, 404, "unknown_url", NULL, "there is no %.20s %.200s", method,
                             path);
-    if (!takes(route, method))
-        return serve_refuse(problem, 405, "method_not_allowed", NULL, "%s takes %s alone", path,
-                            route->method);
-    return true;
+    if (takes(route, method))
+        return true;
+    serve_refuse(problem, 405, "method_not_allowed", NULL, "%s takes %s alone", path,
+                 route->method);
+    problem->allow = strcmp(route->method, "GET") ? route->method : "GET, HEAD";
+    return false;
 }
 
 /* Only such bodies: a page in a browser may send others anywhere without asking. */

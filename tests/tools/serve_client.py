@@ -27,6 +27,14 @@ def ask(method, path, body=None, headers=None):
     return answer.status, data
 
 
+def head(method, path):
+    connection = http.client.HTTPConnection(ADDRESS, timeout=TIMEOUT)
+    connection.request(method, path, None, KEY)
+    answer = connection.getresponse()
+    connection.close()
+    return answer
+
+
 def post(path, **form):
     status, data = ask("POST", path, json.dumps(form))
     return status, json.loads(data)
@@ -171,6 +179,8 @@ def wrong():
         expect(401, ask("POST", path, "{}", headers), "invalid_api_key")
     expect(404, ask("GET", "/v1/nothing"), "unknown_url", "there is no GET /v1/nothing")
     expect(405, ask("GET", path), "method_not_allowed", "takes POST alone")
+    for method, at, allowed in (("GET", path, "POST"), ("POST", "/v1/models", "GET, HEAD"), ("GET", "/v1/models", None)):
+        assert head(method, at).getheader("Allow") == allowed, (method, at)
     expect(415, ask("POST", path, "{}", KEY), None, "Content-Type")
     for body in ("", "{", "nul", "[1]", '{"prompt": "\ud800"}', b"\xff", "[" * 5000, '{"a": 1e999}'):
         body = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
