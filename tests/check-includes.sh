@@ -28,7 +28,7 @@ session: util ops graph rewrite fuse device plan memory lower codegen store prog
 debug: util ops graph reference fuse device plan lower programs runtime record session
 tune: util ops graph device programs runtime record session
 api: util ops graph device plan lower store programs runtime record session debug tune
-executor: util ops
+executor: util ops graph runtime record
 train: util ops graph record
 files: util ops graph store session
 '

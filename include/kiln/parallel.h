@@ -111,7 +111,7 @@ typedef struct kiln_training {
      *  in the same order, of kiln_shard_create(), which kiln_parallel_create() fills from the
      *  weights: gradients are flat there and as long as the shards, and what an optimiser of the
      *  shards remembers is divided as they are. After it all weights get all shards. What looks at
-     *  gradients together, such as kiln_clip_by_norm(), sees this process's share alone. */
+     *  gradients together sees this process's share alone: kiln_clip_by_norm() is refused there. */
     kiln_buffer *const *weights;
     kiln_buffer *const *shards; /**< what `update` changes of the weights; NULL without them */
 } kiln_training;

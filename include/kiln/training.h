@@ -184,7 +184,7 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_optimizer_state_names(const kiln_optim
  *  Returns the norm before, a scalar: the empty tensor after an error, as each of `clipped` then.
  *  Owner: the results belong to the batch. Threads: one at a time.
  *  Errors (sticky): INVALID_ARGUMENT (NULL, max_norm not above 0), INVALID_HANDLE, TYPE_MISMATCH,
- *  OUT_OF_HOST_MEMORY. */
+ *  OUT_OF_HOST_MEMORY, UNSUPPORTED (in an update by parts of gradients, kiln_training.weights). */
 KILN_API kiln_tensor kiln_clip_by_norm(kiln_batch *batch, size_t n, const kiln_tensor *gradients,
                                        double max_norm, kiln_tensor *clipped);
 

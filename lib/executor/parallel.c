@@ -13,6 +13,7 @@
 #include <kiln/context.h>
 #include <kiln/movement.h>
 
+#include "record/batch.h"
 #include "util/hash.h"
 #include "util/structure.h"
 
@@ -130,8 +131,10 @@ static kiln_status record_update(struct kiln__member *member, kiln_tensor *tenso
     member->update = kiln_batch_create(member->context);
     if (!member->update)
         return KILN_OUT_OF_HOST_MEMORY;
-    for (size_t i = 0; i < training->gradient_count; i++)
+    for (size_t i = 0; i < training->gradient_count; i++) {
         tensors[i] = import_average(member, i);
+        member->update->divided |= kiln__parallel_divides(member->parallel, i);
+    }
     return parallel_look(member, member->update,
                          training->update(member->update, member->number, tensors, training->user));
 }

@@ -56,6 +56,7 @@ struct kiln_batch {
     uint8_t product;  /* enum kiln__product_name: of products recorded from now on */
     bool changed;     /* since `lease` was taken */
     bool unvalidated; /* its runs are never compared with the host: they are timed */
+    bool divided;     /* what it updates weights by is this process's part of their gradients */
 
     /* The call that is being recorded (record/call.h). */
     unsigned depth; /* calls that it is in */

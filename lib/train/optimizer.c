@@ -500,6 +500,11 @@ static bool check_clipping(kiln_batch *batch, size_t n, const kiln_tensor *gradi
     else if (!(max_norm > 0))
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: max_norm is %g, not above 0", call,
                    max_norm);
+    else if (n && batch->divided)
+        kiln__fail(&batch->error, KILN_UNSUPPORTED,
+                   "%s: this process has a part of the gradients, whose norm is not that of all; "
+                   "clip each element by kiln_clamp(), or let all processes update all weights",
+                   call);
     for (size_t i = 0; i < n && !batch->error.status; i++)
         gradient_node(batch, gradients, i, call);
     return !batch->error.status;

@@ -406,6 +406,48 @@ static void expect_refused(kiln_training how, kiln_status status, const char *pa
     cr_expect_null(parallel);
 }
 
+static kiln_status derive_large(kiln_batch *batch, size_t context, kiln_tensor *gradients,
+                                void *large)
+{
+    (void)context;
+    gradients[0] = kiln_import(batch, large);
+    return KILN_OK;
+}
+
+static kiln_status clip_part(kiln_batch *batch, size_t context, const kiln_tensor *averages,
+                             void *large)
+{
+    kiln_tensor clipped;
+    (void)context, (void)large;
+    kiln_clip_by_norm(batch, 1, averages, 1, &clipped);
+    return KILN_OK;
+}
+
+Test(reducer, norm_of_a_part_is_refused)
+{
+    kiln_buffer *large, *half;
+    kiln_reducer divides = reducer;
+    open_world();
+    divides.processes = 2;
+    divides.begin_shard = begin;
+    divides.begin_gather = gather;
+    expect_ok(kiln_buffer_create(world.contexts[0], KILN_F32, 2, (size_t[]){64, 65}, &large));
+    expect_ok(kiln_shard_create(world.contexts[0], &divides, large, &half));
+    kiln_training how = KILN_TRAINING_INIT;
+    how.record = derive_large;
+    how.update = clip_part;
+    how.user = large;
+    how.gradient_count = 1;
+    how.reducer = &divides;
+    how.weights = &large;
+    how.shards = &half;
+    expect_refused(how, KILN_UNSUPPORTED,
+                   "context 0: kiln_clip_by_norm: this process has a part of the gradients");
+    kiln_buffer_release(half);
+    kiln_buffer_release(large);
+    close_world(NULL);
+}
+
 Test(reducer, shards_that_do_not_fit_are_refused)
 {
     kiln_buffer *large, *shard, *half;
