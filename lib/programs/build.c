@@ -197,6 +197,16 @@ static kiln_status edit(cl_context context, const struct kiln__device *device, c
     return code ? edit_failed(kernel, kiln__cl_name(code), error) : KILN_OK;
 }
 
+/* Whether the compiler has failed and does not say why. So PoCL does, now and then, where another
+ * process builds the same into its cache. */
+static bool is_unexplained(cl_program program, const struct kiln__device *device, cl_int code)
+{
+    char *log = code == CL_BUILD_PROGRAM_FAILURE ? read_log(program, device->id) : NULL;
+    const bool silent = log && !log[strspn(log, " \n")];
+    free(log);
+    return silent;
+}
+
 static kiln_status build_source(cl_context context, const struct kiln__device *device,
                                 const char *source, const char *options, const char *kernel,
                                 cl_program *program, struct kiln__error *error)
@@ -206,6 +216,10 @@ static kiln_status build_source(cl_context context, const struct kiln__device *d
     if (!*program)
         return kiln__cl_fail(error, "clCreateProgramWithSource", code);
     code = clBuildProgram(*program, 1, &device->id, options, NULL, NULL);
+    if (is_unexplained(*program, device, code)) {
+        KILN__LOG(KILN__LOG_WARN, "kernel %s was not compiled, without a cause: once more", kernel);
+        code = clBuildProgram(*program, 1, &device->id, options, NULL, NULL);
+    }
     if (!code)
         return kiln__edit_is_wanted(source)
                    ? edit(context, device, source, options, kernel, program, error)

@@ -12,6 +12,7 @@
 
 #include "../support/cache.h"
 #include "../support/fill.h"
+#include "../support/layer.h"
 #include "../support/missing.h"
 #include "programs/fetch_interlock.h"
 #include "util/text.h"
@@ -76,6 +77,31 @@ Test(cache_program, a_failed_build_says_what_the_compiler_said)
         cr_expect_str_eq(kiln_last_error(), error.text);
     }
     cr_expect_eq(fill_files(".lock"), 0);
+    fill_stop(&here);
+}
+
+/* As a driver's does whose cache several processes write. One that says why is no better later. */
+Test(cache_program, a_build_that_fails_without_a_word_is_tried_once_more)
+{
+    static const char *const texts[] = {"__kernel void once() {}", "__kernel void ever() {}",
+                                        "__kernel void bad() { nonsense; }"};
+    static const char *const names[] = {"once", "ever", "bad"};
+    struct kiln__program *program;
+    start_here();
+    if (!layer_available())
+        cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
+    for (int i = 0; i < 3; i++) {
+        struct kiln__error error = {0};
+        layer_reset();
+        if (i < 2)
+            layer_fail(1, "clBuildProgram", CL_BUILD_PROGRAM_FAILURE,
+                       i ? KILN_LAYER_FOREVER : KILN_LAYER_ONCE, KILN_LAYER_CALL);
+        kiln_status status = kiln__programs_get(here.programs, names[i], 4, texts[i], "", names[i],
+                                                &program, &error);
+        cr_expect_eq(status, i ? KILN_BUILD_FAILED : KILN_OK, "%s", names[i]);
+        cr_expect_eq(layer_count("clBuildProgram"), i < 2 ? 2u : 1u, "%s", names[i]);
+    }
+    layer_reset();
     fill_stop(&here);
 }
 
