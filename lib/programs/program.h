@@ -52,6 +52,9 @@ bool kiln__programs_has(struct kiln__programs *programs, const void *name, size_
 /* How programs are compiled; never DEFAULT. */
 kiln_compile_mode kiln__programs_compile_mode(const struct kiln__programs *programs);
 
+/* Whether programs are looked for on disk. */
+bool kiln__programs_have_disk(const struct kiln__programs *programs);
+
 /* Whether what a batch waits for is compiled side by side. */
 bool kiln__programs_compile_together(const struct kiln__programs *programs);
 

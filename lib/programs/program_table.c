@@ -164,6 +164,11 @@ bool kiln__programs_compile_together(const struct kiln__programs *programs)
            programs->compile == KILN_COMPILE_BACKGROUND;
 }
 
+bool kiln__programs_have_disk(const struct kiln__programs *programs)
+{
+    return kiln__store_reads(programs->store);
+}
+
 kiln_compile_mode kiln__programs_compile_mode(const struct kiln__programs *programs)
 {
     return programs->compile;

@@ -211,6 +211,26 @@ static enum kiln__background_state compile_joined(struct kiln__background *backg
     return KILN__BACKGROUND_COMPILES;
 }
 
+/* Their kernels that are not there, of those wished for; without memory no list. */
+static void list_missing(const struct kiln__background *background, struct kiln__programs *programs,
+                         struct kiln__wishes *wishes, struct kiln__missing *missing)
+{
+    if (kiln__wishes_list(programs, &background->plan, KILN__KERNELS_JOINED_ALONE, true, wishes))
+        kiln__programs_find_missing(programs, wishes->items, wishes->count, missing);
+}
+
+bool kiln__background_lacks(const struct kiln__background *background,
+                            struct kiln__programs *programs)
+{
+    struct kiln__wishes wishes = {0};
+    struct kiln__missing missing = {0};
+    list_missing(background, programs, &wishes, &missing);
+    const bool lacks = missing.count;
+    free(missing.items);
+    kiln__wishes_free(&wishes);
+    return lacks;
+}
+
 /* Whether there is what joins them, now that it is looked for, or compiled. */
 static enum kiln__background_state find_joined(struct kiln__background *background,
                                                struct kiln__programs *programs, bool compiles)
@@ -218,8 +238,7 @@ static enum kiln__background_state find_joined(struct kiln__background *backgrou
     struct kiln__wishes wishes = {0};
     struct kiln__missing missing = {0};
     enum kiln__background_state state = KILN__BACKGROUND_STAYS;
-    if (kiln__wishes_list(programs, &background->plan, KILN__KERNELS_JOINED_ALONE, true, &wishes))
-        kiln__programs_find_missing(programs, wishes.items, wishes.count, &missing);
+    list_missing(background, programs, &wishes, &missing);
     if (missing.items)
         state = !missing.count ? KILN__BACKGROUND_OVER
                 : compiles     ? compile_joined(background, programs, &missing)

@@ -23,10 +23,14 @@
 /* Who waits for other processes looks so often. */
 #define LOOKS_NS (5 * KILN__MS)
 
+/* Of a batch whose kernels are not built, with plans that do without some. */
+#define MOST_TRIES 4
+
 struct kiln__plan_cache {
     struct kiln__runtime *runtime;
     struct kiln__plan_options options;
-    atomic_bool plain;         /* a kernel that had proved right has failed: plans do without */
+    atomic_bool plain;         /* a kernel that had proved right has failed, and its batch runs
+                                  without such: so do all plans */
     atomic_bool runs_behind;   /* batches run before their kernels are compiled */
     pthread_mutex_t beginning; /* held while a plan to run by meanwhile is made, and an entry's
                                   `behind` is settled; `lock` may be taken under it, and never the
@@ -36,16 +40,18 @@ struct kiln__plan_cache {
     struct kiln__index works; /* hashes of those that were written down (plan_workloads.h) */
 };
 
-/* The word has been checked. An imagined device runs nothing often; and on an H200 threads that
- * share a context and change to a joined plan between runs under way waited for each other for
- * ever. */
+/* The word has been checked. An imagined device runs nothing often, and what joins launches comes
+ * by way of the disk; and on an H200 threads that share a context and change to a joined plan
+ * between runs under way waited for each other for ever. */
 static enum kiln__one_launch choose_one_launch(const struct kiln__runtime *runtime)
 {
     const char *variable = kiln__environment("KILN_ONE_LAUNCH");
     if (variable && strcmp(variable, "auto") != 0)
         return strcmp(variable, "on") ? KILN__ONE_LAUNCH_OFF : KILN__ONE_LAUNCH_ON;
-    return runtime->programs && runtime->device.traits->chunked ? KILN__ONE_LAUNCH_AUTO
-                                                                : KILN__ONE_LAUNCH_OFF;
+    return runtime->programs && kiln__programs_have_disk(runtime->programs) &&
+                   runtime->device.traits->chunked
+               ? KILN__ONE_LAUNCH_AUTO
+               : KILN__ONE_LAUNCH_OFF;
 }
 
 struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, const char *matmul,
@@ -154,10 +160,10 @@ static void make_key(const struct kiln__graph *graph, struct kiln__text *key)
 
 /* ---- making ---- */
 
-static struct kiln__plan_options options_of(const struct kiln__plan_cache *cache)
+static struct kiln__plan_options options_of(const struct kiln__plan_cache *cache, bool plain)
 {
     struct kiln__plan_options options = cache->options;
-    if (atomic_load(&cache->plain))
+    if (plain || atomic_load(&cache->plain))
         options.self_tester = NULL;
     options.limit = cache->runtime->memory.limit;
     return options;
@@ -179,10 +185,10 @@ static void explain_plan(const char *path, const struct kiln__graph *graph,
 
 /* Plan, and explain the plan where $KILN_EXPLAIN asks for it. */
 static kiln_status make_plan(const struct kiln__plan_cache *cache, const struct kiln__graph *graph,
-                             struct kiln__plan *plan, struct kiln__error *error)
+                             bool plain, struct kiln__plan *plan, struct kiln__error *error)
 {
     const char *path = kiln__environment("KILN_EXPLAIN");
-    const struct kiln__plan_options options = options_of(cache);
+    const struct kiln__plan_options options = options_of(cache, plain);
     struct kiln__text log = {0};
     kiln_status status = kiln__compile_plan(graph, &options, path ? &log : NULL, plan, error);
     if (!status && path)
@@ -223,13 +229,13 @@ static void record_works(struct kiln__plan_cache *cache, const struct kiln__plan
 /* Two threads may make the same plan at once; the second one's is dropped. The key is taken over.
  */
 static kiln_status add_entry(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
-                             uint64_t hash, struct kiln__text *key,
+                             bool plain, uint64_t hash, struct kiln__text *key,
                              struct kiln__plan_entry **result, struct kiln__error *error)
 {
     struct kiln__plan_entry *entry = calloc(1, sizeof *entry);
     if (!entry)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
-    kiln_status status = make_plan(cache, graph, &entry->plan, error);
+    kiln_status status = make_plan(cache, graph, plain, &entry->plan, error);
     if (status) {
         free(entry);
         return status;
@@ -262,27 +268,23 @@ static bool has_proved(const struct kiln__plan *plan)
 }
 
 /* A driver has not built a plan's programs. If one of them is of a kernel that had proved
- * right, this plan is not found again, and later ones do without. False: that would not help. */
+ * right, this plan is not found again. False: one without such would not help. */
 static bool do_without_proved(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry)
 {
     if (!has_proved(&entry->plan) ||
         kiln__programs_compile_mode(cache->runtime->programs) == KILN_COMPILE_NEVER)
         return false;
-    atomic_store(&cache->plain, true);
     pthread_mutex_lock(&cache->lock);
     kiln__plan_table_forget(&cache->table, entry);
     pthread_mutex_unlock(&cache->lock);
     return true;
 }
 
-/* What has become of a batch without them. If it still is not built, they were not the cause, and
- * the context is as it `was`. */
-static void settle_proved(struct kiln__plan_cache *cache, kiln_status status, bool was,
+/* What has become of a batch without them. If it still is not built, they were not the cause. */
+static void settle_proved(struct kiln__plan_cache *cache, kiln_status status,
                           const struct kiln__error *first)
 {
-    if (status == KILN_BUILD_FAILED)
-        atomic_store(&cache->plain, was);
-    else if (!was)
+    if (status != KILN_BUILD_FAILED && !atomic_exchange(&cache->plain, true))
         KILN__LOG(KILN__LOG_WARN, "this context does without kernels that had proved right: %s",
                   first->text);
 }
@@ -410,6 +412,22 @@ static kiln_status stay_without(struct kiln__plan_cache *cache, struct kiln__lea
     return KILN_OK;
 }
 
+/* Whether the kernel that joins the plan's launches was there, and is gone, as from a cache that is
+ * cleared. It is compiled anew as at first: behind, once that pays. */
+static bool is_lost(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry)
+{
+    struct kiln__background *background = entry->background;
+    if (!kiln__background_lacks(background, cache->runtime->programs))
+        return false;
+    pthread_mutex_lock(&cache->lock);
+    if (background->state == KILN__BACKGROUND_OVER) {
+        background->state = KILN__BACKGROUND_WAITS;
+        background->runs = background->pays = 0;
+    }
+    pthread_mutex_unlock(&cache->lock);
+    return true;
+}
+
 /* Kernels for the lease: the plan's own, or what it runs by before these are compiled. */
 static kiln_status make_executable(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
                                    const unsigned *threads, struct kiln__lease *lease,
@@ -418,6 +436,9 @@ static kiln_status make_executable(struct kiln__plan_cache *cache, const struct 
     struct kiln__plan_entry *entry = lease->entry;
     struct kiln__error ignored = {0};
     lease->interim = !lease->checked && runs_interim(cache, graph, entry, threads);
+    const bool joins = !lease->checked && entry->background && entry->background->apart;
+    if (joins && !lease->interim)
+        lease->interim = is_lost(cache, entry);
     if (lease->interim && entry->background->apart)
         return make_interim(cache, entry, graph->labels, threads, &lease->executable, error);
     if (lease->interim &&
@@ -427,9 +448,8 @@ static kiln_status make_executable(struct kiln__plan_cache *cache, const struct 
         KILN__LOG(KILN__LOG_WARN, "a batch waits for its kernels, since it cannot run without: %s",
                   ignored.text);
     lease->interim = false;
-    const bool joined = !lease->checked && entry->background && entry->background->apart;
     kiln_status status = kiln__compile_executable(
-        cache->runtime, joined ? &entry->background->plan : &entry->plan, graph->labels,
+        cache->runtime, joins ? &entry->background->plan : &entry->plan, graph->labels,
         lease->checked ? KILN__KERNELS_CHECKED : KILN__KERNELS_JOINED, threads, &lease->executable,
         error);
     return status == KILN_BUILD_FAILED && !lease->checked && !threads
@@ -448,10 +468,11 @@ static kiln_status wake(struct kiln__lease *lease, struct kiln__error *error)
     return status;
 }
 
-/* `threads`: see kiln__compile_executable(). `again`: it failed, but would not a second time. */
+/* `threads`: see kiln__compile_executable(). `plain`: a new plan does without kernels that had
+ * proved right. `again`: it failed, and may not with such a plan. */
 static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
-                              bool checked, const unsigned *threads, struct kiln__lease *lease,
-                              bool *again, struct kiln__error *error)
+                              bool checked, const unsigned *threads, bool plain,
+                              struct kiln__lease *lease, bool *again, struct kiln__error *error)
 {
     struct kiln__text key = {0};
     kiln_status status = KILN_OK;
@@ -473,7 +494,7 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
     if (lease->entry)
         atomic_fetch_add(&cache->runtime->counters.plans_reused, 1);
     else
-        status = add_entry(cache, graph, hash, &key, &lease->entry, error);
+        status = add_entry(cache, graph, plain, hash, &key, &lease->entry, error);
     kiln__text_free(&key);
     if (!status && lease->executable)
         status = wake(lease, error);
@@ -493,16 +514,18 @@ static kiln_status lease_plan(struct kiln__plan_cache *cache, const struct kiln_
                               struct kiln__error *error)
 {
     bool again;
-    const bool was = atomic_load(&cache->plain);
-    struct kiln__error first = {0};
-    kiln_status status = lease_once(cache, graph, checked, threads, lease, &again, &first);
-    if (again) {
-        status = lease_once(cache, graph, checked, threads, lease, &again, error);
-        settle_proved(cache, status, was, &first);
-        return status;
+    struct kiln__error first = {0}, last;
+    kiln_status status = lease_once(cache, graph, checked, threads, false, lease, &again, &first);
+    last = first;
+    /* Another thread may have made such a plan once more meanwhile. */
+    for (int i = 0; i < MOST_TRIES && again; i++) {
+        last = (struct kiln__error){0};
+        status = lease_once(cache, graph, checked, threads, true, lease, &again, &last);
+        if (!again)
+            settle_proved(cache, status, &first);
     }
     if (status && error && !error->status)
-        *error = first;
+        *error = last;
     return status;
 }
 
@@ -578,7 +601,7 @@ kiln_status kiln__plan_cache_list_works(struct kiln__plan_cache *cache,
 {
     struct kiln__plan plan;
     struct kiln__plan_workloads works = {0};
-    const struct kiln__plan_options options = options_of(cache);
+    const struct kiln__plan_options options = options_of(cache, false);
     kiln_status status = kiln__compile_plan(graph, &options, NULL, &plan, error);
     if (status)
         return status;
@@ -596,7 +619,7 @@ kiln_status kiln__plan_cache_explain(struct kiln__plan_cache *cache,
                                      struct kiln__error *error)
 {
     struct kiln__plan plan;
-    const struct kiln__plan_options options = options_of(cache);
+    const struct kiln__plan_options options = options_of(cache, false);
     struct kiln__text log = {0};
     kiln_status status = kiln__compile_plan(graph, &options, &log, &plan, error);
     if (!status) {

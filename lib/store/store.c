@@ -127,6 +127,11 @@ void kiln__store_close(struct kiln__disk_store *store)
     free(store);
 }
 
+bool kiln__store_reads(const struct kiln__disk_store *store)
+{
+    return store->folder >= 0;
+}
+
 bool kiln__store_writes(const struct kiln__disk_store *store)
 {
     return store->writes;

@@ -43,7 +43,8 @@ enum kiln__store_answer {
 struct kiln__disk_store *kiln__store_open(const struct kiln__store_options *options);
 void kiln__store_close(struct kiln__disk_store *store);
 
-/* Whether entries can be put. */
+/* Whether there is a folder, and whether entries can be put there. */
+bool kiln__store_reads(const struct kiln__disk_store *store);
 bool kiln__store_writes(const struct kiln__disk_store *store);
 
 /* The entry of a key: checked, of this very key. Owner: the caller, kiln__store_unload(). */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "../support/cache.h"
 #include "../support/check.h"
@@ -218,6 +219,52 @@ Test(joined_behind, where_the_process_ends_early_launches_stay_apart, .timeout =
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
     run_often(work, OFTEN);
+    end_work(work);
+    close_context(context);
+}
+
+/* What joins launches comes by way of the disk. */
+Test(joined_behind, without_a_cache_nothing_is_joined, .timeout = 60)
+{
+    setenv("KILN_CACHE", "off", 1);
+    kiln_context *context = make_context();
+    struct work *work = begin_work(context);
+    run_often(work, 100);
+    cr_expect_null(work->batch->lease.entry->background);
+    end_work(work);
+    close_context(context);
+}
+
+static size_t count_entries(void)
+{
+    kiln_cache_stats stats;
+    expect_ok(kiln_cache_get_stats(folder, &stats));
+    return stats.entries;
+}
+
+/* In a cleared cache it is missing once more: no run compiles it, another process does. */
+Test(joined_behind, what_is_gone_from_the_cache_is_compiled_behind_again, .timeout = 300)
+{
+    kiln_context *context = make_context();
+    struct work *work = begin_work(context);
+    run_work(work);
+    const size_t apart = work->launches;
+    const uint64_t compiled = stats_of(context).kernels_compiled;
+    const struct kiln__background *background = work->batch->lease.entry->background;
+    expect_ok(kiln_context_sync_cache(context));
+    const size_t entries = count_entries();
+    while (background->state == KILN__BACKGROUND_WAITS)
+        run_work(work);
+    cr_assert_eq(background->state, KILN__BACKGROUND_COMPILES);
+    while (count_entries() == entries)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    expect_ok(kiln_cache_prune(folder, 0, NULL));
+    for (int i = 0; i < OFTEN && background->state == KILN__BACKGROUND_COMPILES; i++) {
+        run_work(work);
+        cr_assert_eq(work->launches, apart);
+    }
+    run_until_joined(work);
+    cr_expect_eq(stats_of(context).kernels_compiled, compiled, "a run has compiled it");
     end_work(work);
     close_context(context);
 }
