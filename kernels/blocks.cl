@@ -17,6 +17,11 @@
  * elements from i on, a multiple of 16, kiln_q4_0_scale(block, i) and kiln_q4_0_low(block, i) are the
  * scale and what is added. Integer arithmetic but for exact conversions, a product and a sum. After
  * a type idx.
+ *
+ * For kernels that take block after block kiln_q4_0_made8(block, i, ready) is what
+ * kiln_q4_0_inside8(block, i) is, and `ready`, a struct kiln_q4_0_scales8, is
+ * kiln_q4_0_ready8(block, j) of any element j with the same scale. Where four bits choose one of 16
+ * lanes it has these elements: no product and sum for each.
  */
 #ifndef BLOCK
 #define BLOCK q4_0
@@ -88,15 +93,11 @@ static inline F NAME(_whole)(global const uchar *block, const int i)
     return TO_F(AS_I(BYTES(block + 2 + i) ^ 128) - 128);
 }
 #elif defined BLOCK_q4_0
-static inline F NAME(_whole)(global const uchar *block, const int i)
-{
-    return TO_F(AS_I(BYTES(block + 2 + (i & 15)) >> (i >> 4) * 4 & 15) - 8);
-}
+#define FOURS(block, i) (BYTES((block) + 2 + ((i) & 15)) >> ((i) >> 4) * 4)
+#define FOURS_LEAST -8
 #elif defined BLOCK_q4_1
-static inline F NAME(_whole)(global const uchar *block, const int i)
-{
-    return TO_F(AS_I(BYTES(block + 4 + (i & 15)) >> (i >> 4) * 4 & 15));
-}
+#define FOURS(block, i) (BYTES((block) + 4 + ((i) & 15)) >> ((i) >> 4) * 4)
+#define FOURS_LEAST 0
 #elif defined BLOCK_q5_0
 static inline F NAME(_whole)(global const uchar *block, const int i)
 {
@@ -110,10 +111,8 @@ static inline F NAME(_whole)(global const uchar *block, const int i)
     return TO_F(AS_I((BYTES(block + 8 + (i & 15)) >> (i >> 4) * 4 & 15) | fifth));
 }
 #elif defined BLOCK_q4_k
-static inline F NAME(_whole)(global const uchar *block, const int i)
-{
-    return TO_F(AS_I(BYTES(block + 16 + (i >> 6) * 32 + (i & 31)) >> (i >> 5 & 1) * 4 & 15));
-}
+#define FOURS(block, i) (BYTES((block) + 16 + ((i) >> 6) * 32 + ((i) & 31)) >> ((i) >> 5 & 1) * 4)
+#define FOURS_LEAST 0
 #elif defined BLOCK_q5_k
 static inline F NAME(_whole)(global const uchar *block, const int i)
 {
@@ -126,6 +125,14 @@ static inline F NAME(_whole)(global const uchar *block, const int i)
     const U low = BYTES(block + (i >> 7) * 64 + (i & 63)) >> (i >> 6 & 1) * 4 & 15;
     const U high = BYTES(block + 128 + (i >> 7) * 32 + (i & 31)) >> (i >> 5 & 3) * 2 & 3;
     return TO_F(AS_I(low | high << 4) - 32);
+}
+#endif
+
+/* Types of four bits: FOURS(block, i) has them lowest, and others above. */
+#ifdef FOURS
+static inline F NAME(_whole)(global const uchar *block, const int i)
+{
+    return TO_F(AS_I(FOURS(block, i) & 15) + FOURS_LEAST);
 }
 #endif
 
@@ -184,8 +191,68 @@ static inline F NAME(_load)(global const uchar *x, const idx at)
     return NAME(_inside)(x + at / BLOCK_ELEMENTS * BLOCK_BYTES, (int)(at % BLOCK_ELEMENTS));
 }
 
+#define SCALES NAME(_scales)
+struct SCALES {
+    F scale, low; /* or, of four bits, all elements */
+};
+
+static inline struct SCALES NAME(_apart)(global const uchar *block, const int i)
+{
+    struct SCALES apart = {0};
+#if BLOCK_LANES == 16 && defined __AVX512F__ && !defined BLOCK_q4_k && !defined BLOCK_q5_k &&       \
+    !defined BLOCK_q6_k
+    /* All lanes at once from memory, scales in even ones. */
+    typedef uint __attribute__((aligned(1))) word;
+    const float16 pairs = __builtin_ia32_vcvtph2ps512_mask(
+        as_short16((uint8)(*(global const word *)block)), (float16)(0.0f), -1, 4);
+    apart.scale = pairs.s0022446688aaccee;
+#if BLOCK_LOW
+    apart.low = pairs.s1133557799bbddff;
+#endif
+#else
+    apart.scale = (F)(PASTE(PASTE(kiln_, BLOCK), _scale)(block, i));
+#if BLOCK_LOW
+    apart.low = (F)(PASTE(PASTE(kiln_, BLOCK), _low)(block, i));
+#endif
+#endif
+    return apart;
+}
+
+#if defined FOURS && BLOCK_LANES == 16 && defined __AVX512F__
+static inline struct SCALES NAME(_ready)(global const uchar *block, const int i)
+{
+    const float16 wholes =
+        (float16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15) + FOURS_LEAST;
+    struct SCALES ready = NAME(_apart)(block, i);
+    ready.scale = fma(ready.scale, wholes, ready.low); /* the product is exact */
+    return ready;
+}
+
+static inline F NAME(_made)(global const uchar *block, const int i, const struct SCALES ready)
+{
+    return __builtin_ia32_permvarsf512(ready.scale, as_int16(FOURS(block, i)));
+}
+#else
+static inline struct SCALES NAME(_ready)(global const uchar *block, const int i)
+{
+    return NAME(_apart)(block, i);
+}
+
+static inline F NAME(_made)(global const uchar *block, const int i, const struct SCALES ready)
+{
+#if BLOCK_LOW
+    return ready.scale * NAME(_whole)(block, i) + ready.low;
+#else
+    return ready.scale * NAME(_whole)(block, i);
+#endif
+}
+#endif
+
 #undef PASTE_
 #undef PASTE
+#undef SCALES
+#undef FOURS
+#undef FOURS_LEAST
 #undef WIDE
 #undef BYTES
 #undef NUMBERS

@@ -41,3 +41,17 @@ INLINE void transpose_square(vector *square)
             square[i] = mixed[i];
     }
 }
+
+INLINE float sum_of(vector x)
+{
+#if VECTOR == 16
+    const float8 eight = x.lo + x.hi;
+    const float4 four = eight.lo + eight.hi;
+#elif VECTOR == 8
+    const float4 four = x.lo + x.hi;
+#else
+    const float4 four = x;
+#endif
+    const float2 two = four.lo + four.hi;
+    return two.x + two.y;
+}

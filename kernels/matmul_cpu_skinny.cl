@@ -28,11 +28,6 @@
  *     global  ceil(many_count / item_many), batch, 1                        local  1, 1, 1
  *     m at most ROWS: few are the rows of A, many those of B', c_few = c_row, c_many = 1, and
  *     few_are_columns = 0. n at most ROWS: the other way round.
- *     BLOCKS: the many are rows of whole blocks, which a text before says how to read:
- *     OPERAND_B_BLOCK(batch, line) is the first one of a line, of OPERAND_B_BYTES, and of
- *     OPERAND_B_ELEMENTS, of which OPERAND_B_SHARED neighbours share a scale. Of a vector from element i
- *     on OPERAND_B_WHOLE(block, i) are the integers, OPERAND_B_SCALE(block, i) is the scale, and
- *     OPERAND_B_LOW(block, i), if it is defined, is added.
  *
  * Offsets and strides count elements; integer arguments are long. The order of additions depends
  * on the arguments alone. VECTOR: 16 for AVX-512, 8 for AVX2, 4 for SSE and the unknown.
@@ -188,83 +183,6 @@ matmul_skinny_sum(__global const float *restrict partial, __global float *c, lon
     }
 }
 
-INLINE float sum_of(vector x)
-{
-#if VECTOR == 16
-    const float8 eight = x.lo + x.hi;
-    const float4 four = eight.lo + eight.hi;
-#elif VECTOR == 8
-    const float4 four = x.lo + x.hi;
-#else
-    const float4 four = x;
-#endif
-    const float2 two = four.lo + four.hi;
-    return two.x + two.y;
-}
-
-#ifdef BLOCKS
-/* dots[f][i] = few[f] . many[i] for a tile of rows of blocks, block by block: what shares a scale is
- * added up before it is scaled. */
-INLINE void dot_tile(__global const OPERAND_A_TYPE *few, const long *few_start,
-                     __global const OPERAND_B_TYPE *many, const long *many_start, long k,
-                     float dots[ROWS][TILE_MANY] PLACE_A PLACE_B)
-{
-    vector sums[ROWS][TILE_MANY];
-    __global const uchar *block[TILE_MANY];
-
-#pragma unroll
-    for (int i = 0; i < TILE_MANY; i++) {
-        block[i] = OPERAND_B_BLOCK(b_in, min(b_line + i, b_lines - 1));
-#pragma unroll
-        for (int f = 0; f < ROWS; f++)
-            sums[f][i] = (vector)(0.0f);
-    }
-    for (long start = 0; start < k; start += OPERAND_B_ELEMENTS) {
-        for (int part = 0; part < OPERAND_B_ELEMENTS; part += OPERAND_B_SHARED) {
-            vector whole[ROWS][TILE_MANY], all[ROWS];
-#pragma unroll
-            for (int j = part; j < part + OPERAND_B_SHARED; j += VECTOR) {
-                vector loaded[TILE_MANY];
-#pragma unroll
-                for (int i = 0; i < TILE_MANY; i++)
-                    loaded[i] = OPERAND_B_WHOLE(block[i], j);
-#pragma unroll
-                for (int f = 0; f < ROWS; f++) {
-                    const vector factor =
-                        READ_A_VECTOR(0, few + few_start[f] + start + j, f, start + j);
-                    all[f] = j == part ? factor : all[f] + factor;
-#pragma unroll
-                    for (int i = 0; i < TILE_MANY; i++)
-                        whole[f][i] = j == part ? factor * loaded[i]
-                                                : fma(factor, loaded[i], whole[f][i]);
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < TILE_MANY; i++) {
-                const vector scale = (vector)(OPERAND_B_SCALE(block[i], part));
-#pragma unroll
-                for (int f = 0; f < ROWS; f++)
-                    sums[f][i] = fma(scale, whole[f][i], sums[f][i]);
-#ifdef OPERAND_B_LOW
-                const vector low = (vector)(OPERAND_B_LOW(block[i], part));
-#pragma unroll
-                for (int f = 0; f < ROWS; f++)
-                    sums[f][i] = fma(low, all[f], sums[f][i]);
-#endif
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < TILE_MANY; i++)
-            block[i] += OPERAND_B_BYTES;
-    }
-#pragma unroll
-    for (int f = 0; f < ROWS; f++) {
-#pragma unroll
-        for (int i = 0; i < TILE_MANY; i++)
-            dots[f][i] = sum_of(sums[f][i]);
-    }
-}
-#else
 /* dots[f][i] = few[f] . many[i] for a tile of rows that start where the arrays say. */
 INLINE void dot_tile(__global const OPERAND_A_TYPE *few, const long *few_start,
                      __global const OPERAND_B_TYPE *many, const long *many_start, long k,
@@ -308,7 +226,6 @@ INLINE void dot_tile(__global const OPERAND_A_TYPE *few, const long *few_start,
         }
     }
 }
-#endif
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 matmul_dots(__global const OPERAND_A_TYPE *restrict few, __global const OPERAND_B_TYPE *restrict many,

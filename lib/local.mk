@@ -510,6 +510,7 @@ kernels = \
 	kernels/math_inverse.cl \
 	kernels/math_random.cl \
 	kernels/math_special.cl \
+	kernels/matmul_cpu_blocks.cl \
 	kernels/matmul_cpu_im2col.cl \
 	kernels/matmul_cpu_packed.cl \
 	kernels/matmul_cpu_skinny.cl \

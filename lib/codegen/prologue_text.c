@@ -48,29 +48,28 @@ static void emit_function(const struct hook *hook, const char *name, unsigned wi
     kiln__code_end(emit->code);
 }
 
-/* What kernels read blocks by that take one after the other (kernels/matmul_cpu_skinny.cl). */
+/* What kernels read blocks by that take one after the other (kernels/matmul_cpu_blocks.cl). */
 static void emit_whole_blocks(const struct hook *hook)
 {
     const size_t k = hook->operand.access;
     const kiln_type type = kiln__emit_access_type(&hook->emit, k);
     const struct kiln__type_row *row = kiln__type_row(type);
     const char letter = hook->letter;
+    const unsigned vector = hook->emit.variant->vector;
     if (!kiln__type_is_block(type))
         return;
     kiln__code_line(hook->emit.code,
                     "#define OPERAND_%c_BLOCK(batch, line) \\\n"
                     "    (x%zu + (o%zu + (batch) * s%zu_0 + (line) * s%zu_1) / %d * %d)\n"
-                    "#define OPERAND_%c_WHOLE(block, i) kiln_%s_whole%u(block, i)\n"
-                    "#define OPERAND_%c_SCALE(block, i) kiln_%s_scale(block, i)\n"
+                    "#define OPERAND_%c_SCALES struct kiln_%s_scales%u\n"
+                    "#define OPERAND_%c_READY(block, i) kiln_%s_ready%u(block, i)\n"
+                    "#define OPERAND_%c_MADE(block, i, ready) kiln_%s_made%u(block, i, ready)\n"
                     "#define OPERAND_%c_BYTES %d\n"
                     "#define OPERAND_%c_ELEMENTS %d\n"
                     "#define OPERAND_%c_SHARED %d",
-                    letter, k, k, k, k, row->block, row->bytes, letter, row->name,
-                    hook->emit.variant->vector, letter, row->name, letter, row->bytes, letter,
+                    letter, k, k, k, k, row->block, row->bytes, letter, row->name, vector, letter,
+                    row->name, vector, letter, row->name, vector, letter, row->bytes, letter,
                     row->block, letter, row->shared);
-    if (row->low)
-        kiln__code_line(hook->emit.code, "#define OPERAND_%c_LOW(block, i) kiln_%s_low(block, i)",
-                        letter, row->name);
 }
 
 static void emit_operand(const struct kiln__emit *given, char letter, unsigned number, bool across)

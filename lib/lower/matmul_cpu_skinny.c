@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products on chunked devices of few rows or columns: one pass over the large operand, read where
- * it is (kernels/matmul_cpu_skinny.cl). */
+ * it is (kernels/matmul_cpu_skinny.cl, matmul_cpu_blocks.cl). */
 #include <stdio.h>
 #include <string.h>
 
 #include "lower/matmul_cpu.h"
 
-/* ---- skinny: few rows, b read once where it is ---- */
-
+/* The rows of a tile of registers that has so many. */
 static int few_rows(int64_t m)
 {
     return m <= 1 ? 1 : m <= 2 ? 2 : m <= 4 ? 4 : 8;
 }
+
+/* ---- skinny: few rows, b read once where it is ---- */
 
 /* The longest strip of sums in local memory: the longer the better, half of the memory at most. */
 static int strip_of(const struct kiln__device *device, int rows)
@@ -154,12 +155,11 @@ static bool dots_fits(const struct kiln__plan *plan, const void *work)
            (product->b.row == 1 || product->k <= 1) && (product->m <= 8 || product->n <= 8);
 }
 
-/* Whether lines along k, of blocks that nothing is made of but f32, are of whole ones. */
-static bool has_whole_blocks(const struct kiln__matrix *lines, int64_t stride, int64_t k)
+/* Lines for an item: about 4 items per unit, of 16 lines and more. */
+static int64_t share_lines(const struct kiln__product *product, int64_t many, int64_t others)
 {
-    const int64_t block = (int64_t)kiln_type_block(lines->stored);
-    return lines->blocks && lines->plain_load && k > 0 && k % block == 0 &&
-           lines->offset % block == 0 && stride % block == 0 && lines->batch % block == 0;
+    const int64_t items = kiln__cpu_units(product->device) * kiln__cpu_share(product->device, 4);
+    return kiln__most(16, kiln__round_up(kiln__div_up(many * product->batch * others, items), 8));
 }
 
 static void lower_dots(struct kiln__plan *plan, uint32_t group, const void *work)
@@ -172,15 +172,11 @@ static void lower_dots(struct kiln__plan *plan, uint32_t group, const void *work
     f.across = g.across = false;
     struct kiln__extras extras = {
         .a = &f, .b = &g, .product = product, .vector = kiln__cpu_tiles(product->device)->vector};
-    /* About 4 items per unit, of 16 rows and more. */
-    int64_t items = kiln__cpu_units(product->device) * kiln__cpu_share(product->device, 4);
-    int64_t item = kiln__most(16, kiln__round_up(kiln__div_up(many * product->batch, items), 8));
+    const int64_t item = share_lines(product, many, 1);
     struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_skinny", "matmul_dots");
     skinny_options(product->device, few_rows(few), &launch);
     kiln__product_range(&launch, kiln__div_up(many, item), product->batch, 1);
     const int64_t few_stride = columns ? f.column : f.row, stride = columns ? g.row : g.column;
-    if (has_whole_blocks(&g, stride, product->k))
-        strncat(launch.options, " -DBLOCKS", sizeof launch.options - strlen(launch.options) - 1);
     kiln__cpu_add_memory(&launch, f.slot, g.slot, product->c.slot);
     KILN__LAUNCH_INDICES(&launch, few, many, product->k);
     kiln__cpu_add_strides(&launch, &f, few_stride, f.batch);
@@ -192,3 +188,65 @@ static void lower_dots(struct kiln__plan *plan, uint32_t group, const void *work
 }
 
 const struct kiln__lowering kiln__matmul_dots = {.fits = dots_fits, .lower = lower_dots};
+
+/* ---- blocks: lines along k of blocks, times any number of others ---- */
+
+/* Whether lines along k, of blocks that nothing is made of but f32, are of whole ones. */
+static bool has_whole_blocks(const struct kiln__matrix *lines, int64_t along, int64_t stride,
+                             int64_t k)
+{
+    const int64_t block = (int64_t)kiln_type_block(lines->stored);
+    return lines->blocks && lines->plain_load && along == 1 && k > 0 && k % block == 0 &&
+           lines->offset % block == 0 && stride % block == 0 && lines->batch % block == 0;
+}
+
+static bool has_columns_of_blocks(const struct kiln__product *product)
+{
+    return has_whole_blocks(&product->b, product->b.row, product->b.column, product->k);
+}
+
+static bool blocks_fits(const struct kiln__plan *plan, const void *work)
+{
+    const struct kiln__product *product = work;
+    (void)plan;
+    return has_columns_of_blocks(product) ||
+           has_whole_blocks(&product->a, product->a.column, product->a.row, product->k);
+}
+
+/* From more lines on it pays to make the weights once, as panels; but they add up in another order.
+ */
+static bool blocks_suits(const struct kiln__plan *plan, const void *work)
+{
+    const struct kiln__product *product = work;
+    return plan->fusion.graph.batch_invariant ||
+           (has_columns_of_blocks(product) ? product->m : product->n) <= 12;
+}
+
+static void lower_blocks(struct kiln__plan *plan, uint32_t group, const void *work)
+{
+    const struct kiln__product *product = work;
+    const bool rows = !has_columns_of_blocks(product); /* of blocks */
+    const int64_t few = rows ? product->n : product->m, many = rows ? product->m : product->n;
+    struct kiln__matrix f = rows ? product->b : product->a, g = rows ? product->a : product->b;
+    const int64_t few_stride = rows ? f.column : f.row, few_column = rows ? f.row : f.column;
+    f.across = g.across = false;
+    struct kiln__extras extras = {
+        .a = &f, .b = &g, .product = product, .vector = kiln__cpu_tiles(product->device)->vector};
+    struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_blocks", "matmul_blocks");
+    snprintf(launch.options, sizeof launch.options, "-DVECTOR=%d -DROWS=%d -DSTRIDED=%d",
+             (int)extras.vector, few_rows(few), few_column != 1);
+    const int64_t tiles = kiln__div_up(few, few_rows(few)),
+                  item = share_lines(product, many, tiles);
+    kiln__product_range(&launch, kiln__div_up(many, item), product->batch, tiles);
+    kiln__cpu_add_memory(&launch, f.slot, g.slot, product->c.slot);
+    KILN__LAUNCH_INDICES(&launch, few, many, product->k);
+    kiln__cpu_add_strides(&launch, &f, few_stride, few_column);
+    KILN__LAUNCH_INDICES(&launch, f.batch);
+    kiln__cpu_add_strides(&launch, &product->c, rows ? 1 : product->c.row,
+                          rows ? product->c.row : 1);
+    KILN__LAUNCH_INDICES(&launch, product->c.batch, item, rows);
+    kiln__plan_product(plan, &extras, &launch);
+}
+
+const struct kiln__lowering kiln__matmul_blocks = {
+    .fits = blocks_fits, .suits = blocks_suits, .lower = lower_blocks};

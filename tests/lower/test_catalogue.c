@@ -59,7 +59,7 @@ Test(catalogue, tuning_takes_rows_of_the_device_alone)
     kiln_context *cpu = imagined_cpu(), *gpu = imagined_gpu();
     char beyond[32];
     expect_tuned(cpu, "product=packed", KILN__BY_packed);
-    expect_tuned(cpu, "product=8,tile=1", KILN__BY_packed);
+    expect_tuned(cpu, "product=9,tile=1", KILN__BY_packed);
     expect_tuned(gpu, "product tiled", KILN__BY_tiled);
     expect_tuned(gpu, "product=packed", 0);
     expect_tuned(cpu, "product=tiled", 0);
@@ -67,7 +67,7 @@ Test(catalogue, tuning_takes_rows_of_the_device_alone)
     expect_tuned(cpu, beyond, 0);
     expect_tuned(gpu, beyond, 0);
     expect_tuned(cpu, "product=pack", 0);
-    expect_tuned(cpu, "product=8packed", 0);
+    expect_tuned(cpu, "product=9packed", 0);
     expect_tuned(cpu, "product=", 0);
     expect_tuned(cpu, "tile=packed", 0);
 }
@@ -76,7 +76,7 @@ Test(catalogue, is_listed_where_a_value_is_not_understood)
 {
     struct kiln__text text = {0};
     kiln__tunables_list(&imagined_cpu()->runtime.device, &text);
-    cr_expect(strstr(text.data, "product (1 im2col, 3 dots, "), "%s", text.data);
+    cr_expect(strstr(text.data, "product (1 im2col, 3 blocks, "), "%s", text.data);
     cr_expect_null(strstr(text.data, "wgmma"), "%s", text.data);
     kiln__text_free(&text);
 }

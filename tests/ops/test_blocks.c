@@ -323,6 +323,82 @@ Test(blocks, products_of_all_forms)
     check_close();
 }
 
+/* One of each way in which blocks become weights. */
+static const kiln_type company[] = {KILN_Q4_1, KILN_Q5_1, KILN_Q6_K};
+enum { WEIGHTS = 37 };
+
+/* What the first of `lines` lines makes with blocks, batch-invariantly. `along`: lines are
+ * contiguous; `turned`: the blocks are the first operand. */
+static void multiply_lines(kiln_type type, const uint8_t *blocks, size_t lines, bool along,
+                           bool turned, float *y)
+{
+    const size_t depth = 2 * kiln_type_block(type);
+    float *x = malloc(lines * depth * sizeof *x), *all = malloc(lines * WEIGHTS * sizeof *all);
+    for (size_t i = 0; i < lines * depth; i++) /* the first line is always the same */
+        x[along ? i : i % depth * lines + i / depth] =
+            (float)(i * 37 % 101 + i / depth * 7) / 64 - 0.8F;
+    kiln_batch *batch = check_begin();
+    expect_ok(kiln_batch_set_batch_invariant(batch));
+    kiln_tensor w = kiln_upload(batch, type, DIMS(WEIGHTS, depth), blocks);
+    kiln_tensor few = along ? kiln_upload(batch, KILN_F32, DIMS(lines, depth), x)
+                            : kiln_upload(batch, KILN_F32, DIMS(depth, lines), x);
+    kiln_tensor product = turned ? kiln_matmul_transposed(batch, w, 0, few, along)
+                                 : kiln_matmul_transposed(batch, few, !along, w, 1);
+    expect_ok(kiln_read(batch, product, all, lines * WEIGHTS * sizeof *all));
+    expect_ok(kiln_batch_execute(batch));
+    for (size_t i = 0; i < WEIGHTS; i++)
+        y[i] = all[turned ? i * lines : i];
+    check_end(batch);
+    free(x);
+    free(all);
+}
+
+Test(blocks, products_of_a_line_are_the_same_in_company)
+{
+    static const size_t lines[] = {1, 3, 8, 9};
+    for (size_t i = 0; i < sizeof company / sizeof *company; i++) {
+        float wanted[WEIGHTS], found[WEIGHTS];
+        uint8_t *blocks = malloc(2 * WEIGHTS * kiln_type_size(company[i]));
+        fill_blocks(company[i], blocks, 2 * WEIGHTS, false);
+        multiply_lines(company[i], blocks, 5, true, false, wanted);
+        for (size_t k = 0; k < 4 * sizeof lines / sizeof *lines; k++) {
+            multiply_lines(company[i], blocks, lines[k / 4], k % 2, k / 2 % 2, found);
+            expect_bits(kiln_type_name(company[i]), found, wanted, WEIGHTS);
+        }
+        free(blocks);
+    }
+    check_close();
+}
+
+/* Lines that are no neighbours along the sum, matrices apart, and what follows. */
+Test(blocks, products_of_all_forms_in_company)
+{
+    check_cheaply();
+    for (size_t i = 0; i < sizeof company / sizeof *company; i++) {
+        const size_t depth = 2 * kiln_type_block(company[i]);
+        kiln_batch *batch = check_begin();
+        expect_ok(kiln_batch_set_batch_invariant(batch));
+        kiln_tensor x = check_plain(batch, DIMS(3, 11, depth));
+        kiln_tensor turned = check_plain(batch, DIMS(depth, 19)),
+                    bias = check_plain(batch, DIMS(33));
+        kiln_tensor w = blocks_of(batch, company[i], DIMS(33, depth));
+        kiln_tensor many = blocks_of(batch, company[i], DIMS(3, 31, depth));
+        check_read(batch, kiln_matmul_transposed(batch, x, 0, w, 1));
+        check_read(batch, kiln_matmul_transposed(batch, x, 0, many, 1));
+        check_read(batch, kiln_matmul_transposed(batch, many, 0, x, 1));
+        check_read(batch, kiln_matmul_transposed(batch, turned, 1, w, 1));
+        check_read(batch, kiln_matmul_transposed(batch, w, 0, turned, 0));
+        check_read(
+            batch,
+            kiln_gelu(
+                batch,
+                kiln_add(batch, kiln_matmul_transposed(batch, kiln_sin(batch, x), 0, w, 1), bias)));
+        check_run(batch);
+        check_end(batch);
+    }
+    check_close();
+}
+
 /* ---- whatever else reads them ---- */
 
 Test(blocks, gathers)

@@ -107,9 +107,10 @@ Test(context, names_an_option_whose_value_nobody_knows_and_the_known_ones)
     skip_without_device();
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
     options.matmul = "abacus";
-    expect_refused(&options, KILN_INVALID_ARGUMENT,
-                   "kiln_context_create: matmul is \"abacus\", none of im2col, tiled_im2col, dots, "
-                   "skinny, few, small, single, packed, rows, clblast, wgmma, mma, tiled");
+    expect_refused(
+        &options, KILN_INVALID_ARGUMENT,
+        "kiln_context_create: matmul is \"abacus\", none of im2col, tiled_im2col, blocks, "
+        "dots, skinny, few, small, single, packed, rows, clblast, wgmma, mma, tiled");
     options.matmul = "";
     options.cache = (kiln_cache_mode)7;
     expect_refused(&options, KILN_INVALID_ARGUMENT, "cache is 7, none of KILN_CACHE_DEFAULT, ");
@@ -137,7 +138,7 @@ Test(context, names_a_variable_whose_value_nobody_knows_and_the_known_ones)
         const char *part;
     } rows[] = {
         {"KILN_MATMUL", "abacus", KILN_INVALID_ARGUMENT,
-         "KILN_MATMUL is \"abacus\", none of im2col, tiled_im2col, dots"},
+         "KILN_MATMUL is \"abacus\", none of im2col, tiled_im2col, blocks, dots"},
         {"KILN_HOST_MEMORY", "both", KILN_INVALID_ARGUMENT,
          "KILN_HOST_MEMORY is \"both\", none of shared, separate"},
         {"KILN_CACHE", "yes", KILN_INVALID_ARGUMENT, "KILN_CACHE is \"yes\", none of on, ro, off"},
