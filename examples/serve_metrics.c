@@ -35,7 +35,7 @@ size_t metrics_fetch(unsigned port, const char *path, char *text, size_t size)
     return length;
 }
 
-#if HAVE_MICROHTTPD
+#ifdef HAVE_MICROHTTPD
 
 #include <microhttpd.h>
 

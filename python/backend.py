@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What pip builds the package with (PEP 517): no compiler, no further packages, no file left in the
 source tree. The generated modules are made from the tables and headers of kiln's tree, in which this
-folder lies; in a source distribution of the package alone they are there already."""
+folder lies; in a source distribution of the package alone they are there already.
+
+With the setting libraries=FOLDER the wheel carries what lies there, libkiln.so.0 among it, and is for
+this kind of machine; without, the library is found as any shared library."""
 import base64
 import hashlib
 import io
 import os
 import sys
+import sysconfig
 import tarfile
 import tempfile
 import zipfile
@@ -23,6 +27,12 @@ Summary: Portable compute on OpenCL devices: tensors that are recorded, fused an
 License: Apache-2.0
 Requires-Python: >=3.9
 Requires-Dist: numpy
+Provides-Extra: intel
+Requires-Dist: intel-opencl-rt; extra == "intel"
+Requires-Dist: intel-cmplr-lib-rt; extra == "intel"
+Requires-Dist: umf; extra == "intel"
+Provides-Extra: pocl
+Requires-Dist: pocl-binary-distribution; extra == "pocl"
 Provides-Extra: torch
 Requires-Dist: torch; extra == "torch"
 '''
@@ -30,10 +40,15 @@ Requires-Dist: torch; extra == "torch"
 ENTRY_POINTS = '''[torch_dynamo_backends]
 kiln = kiln.torch:backend
 '''
+# The program of a wheel that carries it.
+SCRIPTS = '''
+[console_scripts]
+kiln = kiln.__main__:main
+'''
 WHEEL = '''Wheel-Version: 1.0
 Generator: kiln
-Root-Is-Purelib: true
-Tag: py3-none-any
+Root-Is-Purelib: {pure}
+Tag: {tag}
 '''
 
 
@@ -41,6 +56,14 @@ def _package(folder):
     """{name: content} of the package's modules."""
     names = [n for n in sorted(os.listdir(folder)) if n.endswith('.py') or n == 'py.typed']
     return {name: open(os.path.join(folder, name), 'rb').read() for name in names}
+
+
+def _libraries(folder):
+    """{name: content} of what a wheel carries."""
+    files = {name: open(os.path.join(folder, name), 'rb').read() for name in sorted(os.listdir(folder))}
+    if 'libkiln.so.0' not in files:
+        sys.exit(f'{folder}: there is no libkiln.so.0')
+    return files
 
 
 def _modules():
@@ -70,27 +93,34 @@ def _write_wheel(path, files):
             record += f'{name},sha256={digest},{len(content)}\n'
             # Of one date, so that the same tree is the same file.
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            entry.external_attr = 0o644 << 16
+            entry.external_attr = (0o755 if name.startswith('kiln/libs/') else 0o644) << 16
             wheel.writestr(entry, content, zipfile.ZIP_DEFLATED)
         name = next(n for n in files if n.endswith('/WHEEL')).replace('/WHEEL', '/RECORD')
         wheel.writestr(name, record + f'{name},,\n')
 
 
-def _wheel(folder, modules, contents):
+def _wheel(folder, modules, contents, libraries=None):
+    """`libraries`: {name: content} of what it carries."""
     version = _version(modules)
     info = f'kiln-{version}.dist-info/'
     files = dict(contents)
+    files.update({'kiln/libs/' + name: content for name, content in (libraries or {}).items()})
+    tag = 'py3-none-any'
+    if libraries:
+        tag = 'py3-none-' + sysconfig.get_platform().replace('-', '_').replace('.', '_')
     files[info + 'METADATA'] = METADATA.format(version=version).encode()
-    files[info + 'WHEEL'] = WHEEL.encode()
-    files[info + 'entry_points.txt'] = ENTRY_POINTS.encode()
-    name = f'kiln-{version}-py3-none-any.whl'
+    files[info + 'WHEEL'] = WHEEL.format(pure='false' if libraries else 'true', tag=tag).encode()
+    files[info + 'entry_points.txt'] = (ENTRY_POINTS + (SCRIPTS if libraries else '')).encode()
+    name = f'kiln-{version}-{tag}.whl'
     _write_wheel(os.path.join(folder, name), files)
     return name
 
 
 def build_wheel(folder, settings=None, metadata=None):
     modules = _modules()
-    return _wheel(folder, modules, {'kiln/' + name: text for name, text in modules.items()})
+    libraries = (settings or {}).get('libraries')
+    return _wheel(folder, modules, {'kiln/' + name: text for name, text in modules.items()},
+                  _libraries(libraries) if libraries else None)
 
 
 def build_editable(folder, settings=None, metadata=None):

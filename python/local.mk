@@ -3,11 +3,13 @@
 
 python_modules = \
 	python/kiln/__init__.py \
+	python/kiln/__main__.py \
 	python/kiln/_arithmetic.py \
 	python/kiln/_batch.py \
 	python/kiln/_buffer.py \
 	python/kiln/_context.py \
 	python/kiln/_creation.py \
+	python/kiln/_drivers.py \
 	python/kiln/_executor.py \
 	python/kiln/_files.py \
 	python/kiln/_function.py \
@@ -69,16 +71,24 @@ EXTRA_DIST += \
 	python/tests/array-api-skips.txt \
 	python/examples/digits.py \
 	python/generate.py \
+	python/make-wheel \
 	python/pyproject.toml \
 	tests/check-array-api \
 	tests/check-python \
-	tests/check-torch
+	tests/check-torch \
+	tests/check-wheel
 
 # As users have it: installed by pip into an environment of its own.
 check-python: all
 	@KILN_TEST_STORE='$(abs_builddir)/test-store' \
 	    KILN_STORE_PROGRAM='$(abs_builddir)/kiln-store' srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/run-test $(srcdir)/tests/check-python >python.log; \
 	    cat python.log; ! grep -q '^not ok' python.log
+# A wheel that carries the library, in wheels/ of that folder.
+wheel: all
+	+@srcdir='$(srcdir)' MAKE='$(MAKE)' $(SHELL) $(srcdir)/python/make-wheel build-wheel
+check-wheel: all
+	+@srcdir='$(srcdir)' MAKE='$(MAKE)' $(SHELL) $(srcdir)/tests/check-wheel build-wheel >wheel.log 2>&1; \
+	    cat wheel.log; ! grep -q '^not ok' wheel.log
 # PyTorch's own samples of its operators, where PyTorch is there; half an hour of two cores.
 check-torch: all
 	@KILN_TEST_STORE='$(abs_builddir)/test-store' \
@@ -88,5 +98,5 @@ check-array-api: all
 	@KILN_TEST_STORE='$(abs_builddir)/test-store' \
 	    KILN_STORE_PROGRAM='$(abs_builddir)/kiln-store' KILN_TEST_TIMEOUT=7200 srcdir='$(srcdir)' \
 	    $(SHELL) $(srcdir)/tests/run-test $(srcdir)/tests/check-array-api
-CLEANFILES += python.log
-.PHONY: check-array-api check-python check-torch
+CLEANFILES += python.log wheel.log
+.PHONY: check-array-api check-python check-torch check-wheel wheel

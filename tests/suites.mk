@@ -200,7 +200,7 @@ check-shell:
 	    tests/check-abi tests/run-system \
 	    tests/onnx/check-nodes tests/onnx/environment \
 	    tests/run-suites tests/sub-build tests/golden-texts tests/check-deb tests/check-faults tests/check-python \
-	    tests/check-array-api tests/check-torch \
+	    tests/check-array-api tests/check-torch tests/check-wheel python/make-wheel \
 	    tests/check-installed tests/shell-tests tests/training-table tests/*.sh tests/*/*.sh
 
 # What `./bootstrap check-all` and CI run after `make check`, one after another.
@@ -219,6 +219,7 @@ CHECK_SUITES = \
 	check-rusticl \
 	check-onnx \
 	check-python \
+	check-wheel \
 	check-dist \
 	check-deb
 

@@ -5,12 +5,15 @@
 #endif
 #include "programs/compile_workers.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -44,15 +47,32 @@ bool kiln__compile_workers_is_possible(const struct kiln__programs *programs)
 
 /* ---- one process ---- */
 
+/* A library that was moved with its program, such as a wheel's, has it in its own folder. False if
+ * not. */
+static bool find_beside(char path[PATH_MAX])
+{
+    Dl_info library;
+    const char *end = NULL;
+    if (dladdr(&mutex, &library) && library.dli_fname)
+        end = strrchr(library.dli_fname, '/');
+    if (!end)
+        return false;
+    const int length = (int)(end - library.dli_fname);
+    const int printed = snprintf(path, PATH_MAX, "%.*s/kiln-store", length, library.dli_fname);
+    return printed > 0 && printed < PATH_MAX && !access(path, X_OK);
+}
+
 /* The program's own path; in a build folder the environment names it. */
-static const char *path_of_program(void)
+static const char *path_of_program(char beside[PATH_MAX])
 {
     const char *path = kiln__environment("KILN_STORE_PROGRAM");
-    return path ? path : KILN_STORE_PROGRAM;
+    if (path)
+        return path;
+    return find_beside(beside) ? beside : KILN_STORE_PROGRAM;
 }
 
 /* 0 or an errno. None of this process's signals, files and terminal are the other's. */
-static int spawn(int file, int answers, char **environment, pid_t *child)
+static int spawn(const char *program, int file, int answers, char **environment, pid_t *child)
 {
     char *const arguments[] = {(char *)"kiln-store", NULL};
     const short flags = POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID;
@@ -78,7 +98,7 @@ static int spawn(int file, int answers, char **environment, pid_t *child)
     if (!error)
         error = posix_spawn_file_actions_addclosefrom_np(&files, 3);
     if (!error)
-        error = posix_spawn(child, path_of_program(), &files, &attributes, arguments, environment);
+        error = posix_spawn(child, program, &files, &attributes, arguments, environment);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
     return error;
@@ -101,11 +121,11 @@ static bool has_ended(pid_t child)
 
 /* The work is done by processes of its own, and `child` ends at once: a program that waits for all
  * its children does not wait for workers. */
-static bool let_go(pid_t child)
+static bool let_go(const char *program, pid_t child)
 {
     if (has_ended(child))
         return true;
-    KILN__LOG(KILN__LOG_WARN, "%s does not go on by itself and is killed", path_of_program());
+    KILN__LOG(KILN__LOG_WARN, "%s does not go on by itself and is killed", program);
     kill(-child, SIGKILL); /* it leads a session */
     has_ended(child);
     return false;
@@ -116,19 +136,21 @@ static int start_process(int file)
 {
     int sockets[2], error = EPERM;
     pid_t child;
+    char beside[PATH_MAX];
+    const char *program = path_of_program(beside);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets))
         return -1;
     char **environment = kiln__environment_of_child();
     int ours = kiln__file_above_standard(sockets[0]);
     int theirs = kiln__file_above_standard(sockets[1]);
     if (ours >= 0 && theirs >= 0 && environment)
-        error = spawn(file, theirs, environment, &child);
+        error = spawn(program, file, theirs, environment, &child);
     free(environment);
     if (theirs >= 0)
         close(theirs);
     if (error)
-        KILN__LOG(KILN__LOG_WARN, "%s cannot be started: %s", path_of_program(), strerror(error));
-    if (!error && let_go(child))
+        KILN__LOG(KILN__LOG_WARN, "%s cannot be started: %s", program, strerror(error));
+    if (!error && let_go(program, child))
         return ours;
     if (ours >= 0)
         close(ours);

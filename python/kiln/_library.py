@@ -10,6 +10,7 @@ import threading
 import weakref
 from typing import Any, Callable, Optional, Sequence
 
+from ._drivers import use_packaged
 try:
     from ._table import CONSTANTS, ENUMS, FUNCTIONS, INITIALISERS, STATUSES, STRUCTS
 except ImportError:
@@ -245,8 +246,12 @@ def load(variable: str, names: list[str], what: str, functions: dict[str, Any]) 
     raise ImportError(f'{what} cannot be loaded ({where}): ' + '; '.join(failures))
 
 
-lib = load('KILN_LIBRARY', ['libkiln.so.0', 'libkiln.so'], 'libkiln, the library of this package,',
-           FUNCTIONS)
+# A wheel for one kind of machine carries it.
+_packaged = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'libs', 'libkiln.so.0')
+_left_out = use_packaged()
+lib = load('KILN_LIBRARY',
+           [_packaged] if os.path.exists(_packaged) else ['libkiln.so.0', 'libkiln.so'],
+           'libkiln, the library of this package,', FUNCTIONS)
 
 
 def load_beside(part: str, what: str, functions: dict[str, Any]) -> Library:
@@ -273,7 +278,9 @@ def status_name(status: int) -> str:
 def check(status: int) -> None:
     """Raise what a call answered, unless it is KILN_OK."""
     if status != OK:
-        raise Error(status_name(status), (lib.kiln_last_error() or b'').decode(errors='replace'))
+        name = status_name(status)
+        sentence = (lib.kiln_last_error() or b'').decode(errors='replace')
+        raise Error(name, sentence + _left_out if name == 'NO_DEVICE' else sentence)
 
 
 # ---- objects that are released ----
