@@ -2,7 +2,6 @@
 /* Cache of recorded batches by input shapes, and the run of a model on host arrays. */
 #include "onnx/batches.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +11,16 @@
 #include "onnx/error.h"
 #include "onnx/types.h"
 
-/* A batch, on lease or kept. */
+/* Arrays of so many bytes are bound where a caller of kiln_model_run() has them; wrapping smaller
+ * ones takes longer than copying them. */
+#define LARGE 65536
+
+/* A batch, on lease or kept. Inputs and outputs that are large have no memory of their own before
+ * kiln_model_batch() gives it: what they were bound to in a run may be gone since. */
 struct kiln__onnx_kept {
     kiln_model_lease lease; /* first: a caller has its address */
     kiln_onnx_model *model;
+    bool borrows;                 /* large ones have no memory of their own */
     struct kiln__onnx_kept *next; /* among the kept: less recently used */
     kiln_array *contents; /* of inputs that decide about shapes: copies, else data is NULL */
 };
@@ -74,6 +79,11 @@ static kiln_status find_room(kiln_context *context, kiln_array *array)
     return kiln_host_alloc(context, bytes ? bytes : 1, &array->data);
 }
 
+static bool is_large(const kiln_array *array)
+{
+    return bytes_of(array) >= LARGE;
+}
+
 static kiln_status enter_input(struct kiln__onnx_kept *kept, size_t i, const kiln_array *given)
 {
     kiln_array *input = &kept->lease.inputs[i];
@@ -89,11 +99,19 @@ static kiln_status enter_input(struct kiln__onnx_kept *kept, size_t i, const kil
             memcpy(kept->contents[i].data, given->data, bytes);
         return KILN_OK;
     }
-    kiln_status status = find_room(kept->model->context, input);
+    const bool borrowed = kept->borrows && is_large(given);
+    kiln_status status = borrowed ? KILN_OK : find_room(kept->model->context, input);
     if (!status)
         kept->lease.input_tensors[i] =
-            kiln_upload(kept->lease.batch, input->type, input->rank, input->dims, input->data);
+            kiln_upload(kept->lease.batch, input->type, input->rank, input->dims,
+                        borrowed ? given->data : input->data);
     return status ? status : kiln_batch_status(kept->lease.batch);
+}
+
+/* What arrays without memory are bound to between runs; nothing is there to be read. */
+static void *nowhere(struct kiln__onnx_kept *kept)
+{
+    return kept;
 }
 
 static kiln_status ask_output(struct kiln__onnx_kept *kept, size_t i, kiln_tensor tensor)
@@ -102,9 +120,41 @@ static kiln_status ask_output(struct kiln__onnx_kept *kept, size_t i, kiln_tenso
     kiln_batch *batch = kept->lease.batch;
     kiln_status status =
         kiln_tensor_shape(batch, tensor, &output->type, &output->rank, output->dims);
-    if (!status)
+    const bool borrowed = !status && kept->borrows && is_large(output);
+    if (!status && !borrowed)
         status = find_room(kept->model->context, output);
-    return status ? status : kiln_read(batch, tensor, output->data, bytes_of(output));
+    return status ? status
+                  : kiln_read(batch, tensor, borrowed ? nowhere(kept) : output->data,
+                              bytes_of(output));
+}
+
+/* Inputs and outputs are bound to their own memory, or nowhere. */
+static void bind_own(struct kiln__onnx_kept *kept)
+{
+    const kiln_model_lease *lease = &kept->lease;
+    for (size_t i = 0; i < lease->n_inputs; i++)
+        if (lease->input_tensors[i].id)
+            (void)kiln_rebind_upload(lease->batch, lease->input_tensors[i],
+                                     lease->inputs[i].data ? lease->inputs[i].data : nowhere(kept));
+    for (size_t i = 0; i < lease->n_outputs; i++)
+        (void)kiln_rebind_read(lease->batch, i,
+                               lease->outputs[i].data ? lease->outputs[i].data : nowhere(kept),
+                               bytes_of(&lease->outputs[i]));
+}
+
+/* Memory for the large ones, too. */
+static kiln_status give_memory(struct kiln__onnx_kept *kept)
+{
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < kept->lease.n_inputs && !status; i++)
+        if (kept->lease.input_tensors[i].id && !kept->lease.inputs[i].data)
+            status = find_room(kept->model->context, &kept->lease.inputs[i]);
+    for (size_t i = 0; i < kept->lease.n_outputs && !status; i++)
+        if (!kept->lease.outputs[i].data)
+            status = find_room(kept->model->context, &kept->lease.outputs[i]);
+    kept->borrows = status != KILN_OK;
+    bind_own(kept);
+    return status;
 }
 
 static bool allocate(struct kiln__onnx_kept *kept)
@@ -132,13 +182,14 @@ static kiln_status record(struct kiln__onnx_kept *kept)
     return status;
 }
 
-static kiln_status make(kiln_onnx_model *model, const kiln_array *inputs,
+static kiln_status make(kiln_onnx_model *model, const kiln_array *inputs, bool borrows,
                         struct kiln__onnx_kept **result)
 {
     struct kiln__onnx_kept *kept = calloc(1, sizeof *kept);
     if (!kept)
         return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_batch: no memory");
     kept->model = model;
+    kept->borrows = borrows;
     kept->lease.size = sizeof kept->lease;
     kept->lease.n_inputs = kiln_model_inputs(model, NULL);
     kept->lease.n_outputs = kiln_model_outputs(model, NULL);
@@ -229,18 +280,33 @@ static kiln_status check_inputs(const kiln_onnx_model *model, const char *call,
     return KILN_OK;
 }
 
+/* One that is kept, or a new one. `borrows`: its holder binds what is large. */
+static kiln_status find_batch(kiln_onnx_model *model, const kiln_array *inputs, bool borrows,
+                              struct kiln__onnx_kept **result)
+{
+    struct kiln__onnx_kept *kept = take(model, inputs);
+    kiln_status status = kept ? KILN_OK : make(model, inputs, borrows, &kept);
+    if (!status && kept->borrows && !borrows)
+        status = give_memory(kept);
+    if (!status)
+        *result = kept;
+    else if (kept)
+        release(kept);
+    return status;
+}
+
 kiln_status kiln_model_batch(kiln_onnx_model *model, const kiln_array *inputs,
                              kiln_model_lease **lease)
 {
+    struct kiln__onnx_kept *kept = NULL;
     if (!lease)
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_batch: lease is NULL");
     *lease = NULL;
     if (!model)
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_batch: model is NULL");
     kiln_status status = check_inputs(model, "kiln_model_batch", inputs);
-    struct kiln__onnx_kept *kept = status ? NULL : take(model, inputs);
-    if (!status && !kept)
-        status = make(model, inputs, &kept);
+    if (!status)
+        status = find_batch(model, inputs, false, &kept);
     if (!status)
         *lease = &kept->lease;
     return status;
@@ -251,13 +317,8 @@ void kiln_model_batch_return(kiln_model_lease *lease)
     if (!lease)
         return;
     struct kiln__onnx_kept *kept = (struct kiln__onnx_kept *)lease;
-    kiln_batch *batch = lease->batch;
-    for (size_t i = 0; i < lease->n_inputs; i++)
-        if (lease->inputs[i].data)
-            (void)kiln_rebind_upload(batch, lease->input_tensors[i], lease->inputs[i].data);
-    for (size_t i = 0; i < lease->n_outputs; i++)
-        (void)kiln_rebind_read(batch, i, lease->outputs[i].data, bytes_of(&lease->outputs[i]));
-    if (kiln_batch_status(batch)) /* of its holder's making, and it stays */
+    bind_own(kept);
+    if (kiln_batch_status(lease->batch)) /* of its holder's making, and it stays */
         release(kept);
     else
         release_all(keep(kept->model, kept));
@@ -265,19 +326,48 @@ void kiln_model_batch_return(kiln_model_lease *lease)
 
 /* ---- running once ---- */
 
-static kiln_status copy_out(const kiln_model_lease *lease, kiln_array *outputs)
+#define ALIGNMENT 64 /* of results: a line of a processor's cache */
+
+static kiln_status make_outputs(const kiln_model_lease *lease, kiln_array *outputs)
 {
     for (size_t i = 0; i < lease->n_outputs; i++) {
-        size_t bytes = bytes_of(&lease->outputs[i]);
-        assert(lease->outputs[i].data); /* ask_output() found room for each */
         outputs[i] = lease->outputs[i];
-        outputs[i].data = malloc(bytes ? bytes : 1);
+        outputs[i].data =
+            aligned_alloc(ALIGNMENT, (bytes_of(&outputs[i]) / ALIGNMENT + 1) * ALIGNMENT);
         if (!outputs[i].data)
             return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_run: no memory");
-        if (bytes)
-            memcpy(outputs[i].data, lease->outputs[i].data, bytes);
     }
     return KILN_OK;
+}
+
+/* What is large is read and written where the caller has it; else it is copied. */
+static kiln_status bring_inputs(const kiln_model_lease *lease, const kiln_array *inputs)
+{
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < lease->n_inputs && !status; i++)
+        if (!lease->input_tensors[i].id || !bytes_of(&inputs[i]))
+            continue;
+        else if (is_large(&inputs[i]))
+            status = kiln_rebind_upload(lease->batch, lease->input_tensors[i], inputs[i].data);
+        else
+            memcpy(lease->inputs[i].data, inputs[i].data, bytes_of(&inputs[i]));
+    return status;
+}
+
+static kiln_status bind_outputs(const kiln_model_lease *lease, const kiln_array *outputs)
+{
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < lease->n_outputs && !status; i++)
+        if (is_large(&outputs[i]))
+            status = kiln_rebind_read(lease->batch, i, outputs[i].data, bytes_of(&outputs[i]));
+    return status;
+}
+
+static void copy_out(const kiln_model_lease *lease, const kiln_array *outputs)
+{
+    for (size_t i = 0; i < lease->n_outputs; i++)
+        if (bytes_of(&outputs[i]) && !is_large(&outputs[i]))
+            memcpy(outputs[i].data, lease->outputs[i].data, bytes_of(&outputs[i]));
 }
 
 /* uint64 is computed as i64, and from 2^63 on its numbers are negative there. */
@@ -298,17 +388,20 @@ static kiln_status check_range(const kiln_onnx_model *model, size_t input, const
 
 static kiln_status run(kiln_onnx_model *model, const kiln_array *inputs, kiln_array *outputs)
 {
-    kiln_model_lease *lease;
-    kiln_status status = kiln_model_batch(model, inputs, &lease);
+    struct kiln__onnx_kept *kept = NULL;
+    kiln_status status = find_batch(model, inputs, true, &kept);
     if (status)
         return status;
-    for (size_t i = 0; i < lease->n_inputs; i++)
-        if (lease->inputs[i].data && bytes_of(&inputs[i]))
-            memcpy(lease->inputs[i].data, inputs[i].data, bytes_of(&inputs[i]));
-    status = kiln_batch_execute(lease->batch);
+    status = make_outputs(&kept->lease, outputs);
     if (!status)
-        status = copy_out(lease, outputs);
-    kiln_model_batch_return(lease);
+        status = bring_inputs(&kept->lease, inputs);
+    if (!status)
+        status = bind_outputs(&kept->lease, outputs);
+    if (!status)
+        status = kiln_batch_execute(kept->lease.batch);
+    if (!status)
+        copy_out(&kept->lease, outputs);
+    kiln_model_batch_return(&kept->lease);
     return status;
 }
 

@@ -166,9 +166,9 @@ KILN_API void kiln_model_batch_return(kiln_model_lease *lease);
 
 /** Run the model once: host arrays in, one for each input, host arrays out, one for each output. An
  *  array may have another type than its input if both are computed as the same, or are signed
- * integers, such as i32 for i64. Owner: `inputs` are only read; the caller frees each
- * outputs[i].data with kiln_free().
- * Threads: any. Errors: as kiln_model_batch() and kiln_batch_execute(), INVALID_ARGUMENT for numbers of
+ *  integers, such as i32 for i64. Large arrays are read and written where they are, without a copy.
+ *  Owner: `inputs` are only read; the caller frees each outputs[i].data with kiln_free().
+ *  Threads: any. Errors: as kiln_model_batch() and kiln_batch_execute(), INVALID_ARGUMENT for numbers of
  * u64 from 2^63 on; outputs are then all zeros.
  */
 KILN_API KILN_MUST_CHECK kiln_status kiln_model_run(kiln_onnx_model *model,
