@@ -52,7 +52,8 @@ q4_k, q5_k, q6_k = (_types[name] for name in ('q4_k', 'q5_k', 'q6_k'))
 # The standard's names; `bool` is no part of __all__, because it is one of Python's.
 float32, float16, int64, int32, int8, uint8, bool = f32, f16, i64, i32, i8, u8, bool_
 
-__all__ = sorted({
+# So that a type checker reads it.
+__all__ = [
     'Array', 'Batch', 'Buffer', 'Context', 'DType', 'Error', 'Executor', 'Function', 'Future',
     'Kernel', 'LanguageModel', 'Model', 'Parallel', 'Ranks', 'Row', 'Tensor', 'batch', 'bf16', 'bool_',
     'default_context', 'devices', 'elementwise', 'evaluate', 'f16', 'f32', 'float16', 'float32',
@@ -60,6 +61,14 @@ __all__ = sorted({
     'linalg', 'load', 'load_into', 'matmul', 'names', 'optim', 'q4_0', 'q4_1', 'q4_k', 'q5_0', 'q5_1',
     'q5_k', 'q6_k', 'q8_0', 'random', 'save', 'saved', 'set_default_context', 'tensor', 'tensordot',
     'tree_map', 'u8', 'uint8', 'value_and_grad', 'vecdot',
-    *(name for module in (_arithmetic, _creation, _functions, _gather, _indexing, _manipulation,
-                          _namespace, _operations, _search, _statistics)
-      for name in module.__all__)})
+]
+__all__ += _arithmetic.__all__
+__all__ += _creation.__all__
+__all__ += _functions.__all__
+__all__ += _gather.__all__
+__all__ += _indexing.__all__
+__all__ += _manipulation.__all__
+__all__ += _namespace.__all__
+__all__ += _operations.__all__
+__all__ += _search.__all__
+__all__ += _statistics.__all__
