@@ -80,7 +80,7 @@ class Executors(unittest.TestCase):
     def test_awaited_by_many(self):
         """tasks of two loops await one request, one of them in vain, while a thread waits for it"""
         with kiln.Executor(lambda x: x[0] * 2, [kiln.Row((4,))], max_batch=64, min_batch=64,
-                           max_wait=0.5) as executor:
+                           max_wait=600) as executor:
             future = executor.submit(np.ones((1, 4)))
             results = []
 
@@ -91,16 +91,21 @@ class Executors(unittest.TestCase):
                 tasks = [asyncio.create_task(one()) for _ in range(4)]
                 await asyncio.sleep(0.05)
                 tasks[1].cancel()
+                await asyncio.sleep(0)
+                ready.wait(60)
                 await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
 
             async def leave():
                 with self.assertRaises(asyncio.TimeoutError):
                     await asyncio.wait_for(one(), 0.01)
             asyncio.run(leave())  # whose loop is closed when the request completes
+            ready = threading.Barrier(3)
             threads = [threading.Thread(target=asyncio.run, args=(main(),)) for _ in range(2)]
             threads.append(threading.Thread(target=lambda: results.append(future.result(60).tolist())))
             for thread in threads:
                 thread.start()
+            ready.wait(60)
+            executor.submit(np.ones((63, 4)))  # with which the batch is full, and runs
             for thread in threads:
                 thread.join(60)
             self.assertEqual(results, [[[2] * 4]] * 7)

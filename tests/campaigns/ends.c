@@ -19,8 +19,9 @@
 #include "support/cache.h"
 #include "support/missing.h"
 
-/* Beyond the second: on a machine that has no time a process takes long to be taken down. */
-#define LONGEST_END 3.0
+/* Beyond the second: on a machine that has no time a process takes long to be taken down. Who waits
+ * for a helper that stalls takes twice as long. */
+#define LONGEST_END 15.0
 /* And where the driver's compiler is at work, which may take its time there. */
 #define LONGEST_COMPILING_END 70.0
 
@@ -225,8 +226,8 @@ static const struct helper {
 } helpers[] = {
     {"kiln-store", "exec \"$KILN_STORE\""},
     {"missing", NULL},
-    {"stalled before it begins", "exec sleep 10"},
-    {"stalled when it has begun", "{ printf r; exec sleep 10; } &"},
+    {"stalled before it begins", "exec sleep 30"},
+    {"stalled when it has begun", "{ printf r; exec sleep 30; } &"},
     {"killed", "\"$KILN_STORE\"; { sleep 0.2; kill -9 -$$; } &"},
     {"of another version", "{ sleep 0.05; exit 1; } &"},
     {"slow", "sleep 0.3; exec \"$KILN_STORE\""},

@@ -15,7 +15,7 @@ static void begin(void)
     fill_folder();
 }
 
-TestSuite(trial, .init = begin, .fini = fill_end, .timeout = 120);
+TestSuite(trial, .init = begin, .fini = fill_end, .timeout = 300);
 
 static const struct kiln__crash_probe trial = {"a new kernel", .patience = 0.1, .life = 1000};
 

@@ -208,7 +208,7 @@ Test(behind, a_batch_runs_before_its_kernels_are_there_and_changes_to_them, .tim
 
 /* A product that reads an image's windows where they lie has no launch for them; the generic kernel
  * computes both. */
-Test(behind, windows_are_computed_where_no_product_reads_them, .timeout = 120)
+Test(behind, windows_are_computed_where_no_product_reads_them, .timeout = 300)
 {
     static float image[3 * 14 * 14], weights[4 * 27], found[4 * 12 * 12];
     kiln_context *context = make_context();
@@ -234,7 +234,7 @@ Test(behind, windows_are_computed_where_no_product_reads_them, .timeout = 120)
 }
 
 /* Only what was compiled decides: a second batch of the same structure begins with that. */
-Test(behind, what_was_compiled_is_not_run_without, .timeout = 120)
+Test(behind, what_was_compiled_is_not_run_without, .timeout = 300)
 {
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
@@ -250,7 +250,7 @@ Test(behind, what_was_compiled_is_not_run_without, .timeout = 120)
     kiln_context_release(context);
 }
 
-Test(behind, a_batch_that_is_prepared_waits_for_its_kernels, .timeout = 120)
+Test(behind, a_batch_that_is_prepared_waits_for_its_kernels, .timeout = 300)
 {
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
@@ -263,7 +263,7 @@ Test(behind, a_batch_that_is_prepared_waits_for_its_kernels, .timeout = 120)
     kiln_context_release(context);
 }
 
-Test(behind, where_no_process_can_be_started_a_batch_waits, .timeout = 120)
+Test(behind, where_no_process_can_be_started_a_batch_waits, .timeout = 300)
 {
     setenv("KILN_STORE_PROGRAM", missing_path("kiln-store"), 1);
     kiln_context *context = make_context();
@@ -275,7 +275,7 @@ Test(behind, where_no_process_can_be_started_a_batch_waits, .timeout = 120)
 }
 
 /* As if it had been killed. */
-Test(behind, what_a_process_did_not_come_to_the_next_run_compiles, .timeout = 120)
+Test(behind, what_a_process_did_not_come_to_the_next_run_compiles, .timeout = 300)
 {
     setenv("KILN_STORE_PROGRAM", "/bin/true", 1);
     kiln_context *context = make_context();
@@ -286,7 +286,7 @@ Test(behind, what_a_process_did_not_come_to_the_next_run_compiles, .timeout = 12
     kiln_context_release(context);
 }
 
-Test(behind, a_context_may_be_released_before, .timeout = 120)
+Test(behind, a_context_may_be_released_before, .timeout = 300)
 {
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
@@ -295,7 +295,7 @@ Test(behind, a_context_may_be_released_before, .timeout = 120)
     kiln_context_release(context);
 }
 
-Test(behind, a_batch_whose_kernels_cannot_be_built_goes_on_without, .timeout = 120)
+Test(behind, a_batch_whose_kernels_cannot_be_built_goes_on_without, .timeout = 300)
 {
     const struct timespec nap = {.tv_nsec = 20000000};
     if (!layer_available())

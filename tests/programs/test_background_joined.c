@@ -162,7 +162,7 @@ Test(joined_behind, a_batch_that_runs_often_is_joined, .timeout = 300)
 }
 
 /* Most of ever new shapes run once. */
-Test(joined_behind, nothing_is_joined_before_the_second_run, .timeout = 60)
+Test(joined_behind, nothing_is_joined_before_the_second_run, .timeout = 300)
 {
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
@@ -199,7 +199,7 @@ Test(joined_behind, a_batch_of_equal_structure_counts, .timeout = 300)
     close_context(context);
 }
 
-Test(joined_behind, where_no_process_can_be_started_launches_stay_apart, .timeout = 120)
+Test(joined_behind, where_no_process_can_be_started_launches_stay_apart, .timeout = 300)
 {
     setenv("KILN_STORE_PROGRAM", missing_path("kiln-store"), 1);
     kiln_context *context = make_context();
@@ -213,7 +213,7 @@ Test(joined_behind, where_no_process_can_be_started_launches_stay_apart, .timeou
 }
 
 /* As if it had been killed. */
-Test(joined_behind, where_the_process_ends_early_launches_stay_apart, .timeout = 120)
+Test(joined_behind, where_the_process_ends_early_launches_stay_apart, .timeout = 300)
 {
     setenv("KILN_STORE_PROGRAM", "/bin/true", 1);
     kiln_context *context = make_context();
@@ -270,7 +270,7 @@ Test(joined_behind, what_is_gone_from_the_cache_is_compiled_behind_again, .timeo
 }
 
 /* The end of the context, and of the process, waits for nobody. */
-Test(joined_behind, a_context_may_be_released_before, .timeout = 60)
+Test(joined_behind, a_context_may_be_released_before, .timeout = 300)
 {
     fake_store_program("sleep 3 &");
     kiln_context *context = make_context();
@@ -293,7 +293,7 @@ static void *run_in_thread(void *user)
 }
 
 /* Together they have run as often; one of them has it compiled, and each changes by itself. */
-Test(joined_behind, threads_with_one_structure_change, .timeout = 120)
+Test(joined_behind, threads_with_one_structure_change, .timeout = 300)
 {
     pthread_t threads[THREADS];
     kiln_context *context = make_context();
@@ -313,7 +313,7 @@ Test(joined_behind, threads_with_one_structure_change, .timeout = 120)
 }
 
 /* What joins them is looked for, and not waited for. */
-Test(joined_behind, a_batch_that_is_prepared_is_not_joined, .timeout = 120)
+Test(joined_behind, a_batch_that_is_prepared_is_not_joined, .timeout = 300)
 {
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
@@ -334,7 +334,7 @@ Test(joined_behind, a_batch_that_is_prepared_is_not_joined, .timeout = 120)
     close_context(context);
 }
 
-Test(joined_behind, says_what_will_be_joined_and_why_others_are_not, .timeout = 60)
+Test(joined_behind, says_what_will_be_joined_and_why_others_are_not, .timeout = 300)
 {
     enum { LARGE = 300000 };
     static float large[LARGE];

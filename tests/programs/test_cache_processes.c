@@ -41,7 +41,7 @@ static void begin(void)
     cr_assert(shared != MAP_FAILED);
 }
 
-TestSuite(cache_processes, .init = begin, .fini = fill_end, .timeout = 120);
+TestSuite(cache_processes, .init = begin, .fini = fill_end, .timeout = 300);
 
 /* All kernels once, as a program would. */
 static void use_all(struct outcome *outcome, kiln_cache_mode mode)

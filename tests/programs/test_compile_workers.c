@@ -113,7 +113,7 @@ static void end(void)
     fake_end();
 }
 
-TestSuite(compile_workers, .init = begin, .fini = end, .timeout = 120);
+TestSuite(compile_workers, .init = begin, .fini = end, .timeout = 300);
 
 static bool start_workers(struct kiln__compile_workers *workers, unsigned count)
 {
@@ -262,7 +262,7 @@ Test(compile_workers, without_anybody_who_waits_none_is_started_again)
     start_here();
     fake_death(false);
     cr_assert(start_workers(&workers, 1));
-    for (int i = 0; i < 2000 && kiln__compile_workers_listen(&workers, false); i++)
+    for (int i = 0; i < 20000 && kiln__compile_workers_listen(&workers, false); i++)
         usleep(1000);
     expect_outcomes(&workers, KILN__JOB_OPEN, KILN__JOB_OPEN);
     cr_expect_eq(kiln__compile_workers_begun(&workers), 1);

@@ -78,7 +78,7 @@ static void prepare_and_run(unsigned threads, bool stores_first)
     kiln_context_release(context);
 }
 
-TestSuite(prepare, .timeout = 120);
+TestSuite(prepare, .timeout = 300);
 
 Test(prepare, kernels_are_stored_before_the_first_run)
 {

@@ -48,7 +48,7 @@ static void remove_folder(void)
         fprintf(stderr, "%s is left over\n", folder);
 }
 
-TestSuite(warm, .init = make_folder, .fini = remove_folder, .timeout = 120);
+TestSuite(warm, .init = make_folder, .fini = remove_folder, .timeout = 300);
 
 /* ---- in a child ---- */
 

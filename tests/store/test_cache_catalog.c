@@ -44,7 +44,7 @@ static void teardown(void)
     fake_end();
 }
 
-TestSuite(cache_catalog, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(cache_catalog, .init = setup, .fini = teardown, .timeout = 300);
 
 static void expect_sentence(const char *part)
 {

@@ -41,7 +41,7 @@ static void teardown(void)
     fake_end();
 }
 
-TestSuite(cache_store, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(cache_store, .init = setup, .fini = teardown, .timeout = 300);
 
 static bool found(struct kiln__disk_store *in, const struct kiln__key *of, int number)
 {
@@ -465,7 +465,7 @@ Test(cache_store, who_comes_second_waits_no_longer_than_told)
     double start = seconds();
     cr_expect_eq(kiln__store_get_or_lock(store, &key, 200, &loaded, &second), KILN__STORE_UNLOCKED);
     double waited = seconds() - start;
-    cr_expect(waited >= 0.19 && waited < 2, "%g s", waited);
+    cr_expect(waited >= 0.19 && waited < 10, "%g s", waited);
     cr_expect_eq(second.fd, -1);
     cr_expect_eq(kiln__store_get_or_lock(store, &other, 0, &loaded, &second), KILN__STORE_LOCKED);
     kiln__lock_release(&first);
@@ -509,7 +509,7 @@ Test(cache_store, a_lock_dies_with_its_holder)
     cr_expect_eq(fake_leftovers(), 1);
     double start = seconds();
     cr_assert_eq(kiln__store_get_or_lock(store, &key, 20000, &loaded, &lock), KILN__STORE_LOCKED);
-    cr_expect_lt(seconds() - start, 1.0);
+    cr_expect_lt(seconds() - start, 10.0);
     kiln__lock_release(&lock);
     cr_expect_eq(fake_leftovers(), 0);
 }
@@ -527,7 +527,7 @@ Test(cache_store, nobody_waits_for_an_old_lock)
     double start = seconds();
     cr_expect_eq(kiln__store_get_or_lock(store, &key, 20000, &loaded, &second),
                  KILN__STORE_UNLOCKED);
-    cr_expect_lt(seconds() - start, 1.0);
+    cr_expect_lt(seconds() - start, 10.0);
     kiln__lock_release(&first);
 }
 
