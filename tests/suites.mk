@@ -8,12 +8,22 @@ SUB_BUILD = srcdir='$(srcdir)' MAKE='$(MAKE)' KILN_TEST_STORE='$(abs_builddir)/t
 # What `make check` leaves out, in the same build tree.
 check-long:
 	+$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(long_tests)' check_PROGRAMS='$(long_programs)'
+	+POCL_EXTRA_BUILD_FLAGS= $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(model_tests)' check_PROGRAMS='$(model_tests)'
+
+# What tests/run-test has compiled in a hurry for `make check`: some of it as users have it.
+model_tests = tests/executor/test_executor $(onnx_model_tests) $(lm_model_tests)
+if ONNX
+onnx_model_tests = tests/onnx/test_model
+endif
+if LM
+lm_model_tests = tests/lm/test_session
+endif
 
 # Compiled at -O1, which takes two thirds of -O2's time, and as long to run: the checks are what is slow.
-# Of what is enumerated without a device a quarter; and without the tests that are long for what kernels
-# compute, into which sanitizers do not see.
+# Of what is enumerated without a device a part, in which other triples are than in `make check`; and
+# without the tests that are long for what kernels compute, into which sanitizers do not see.
 check-sanitizers:
-	+KILN_RANDOM_GRAPHS=1000 KILN_TRIPLES=117 \
+	+KILN_RANDOM_GRAPHS=1000 KILN_TRIPLES=121 KILN_FUZZ_COUNT=4000 \
 	    $(SUB_BUILD) build-sanitizers --enable-sanitizers=address,undefined --enable-debug --enable-long-tests \
 	    CFLAGS='-O1 -g' -- check TESTS='$(sanitized_tests)' \
 	    check_PROGRAMS='$(filter-out $(numeric_tests),$(check_PROGRAMS) $(long_programs))'

@@ -210,7 +210,7 @@ Test(groups, of_running_sums_of_no_elements_are_right)
 /* KILN_TRIPLES=1 takes all of them, check-random-long takes more. */
 Test(groups, of_some_triples_of_operations_are_right, .timeout = 3600)
 {
-    try_triples(number_in("KILN_TRIPLES", 61));
+    try_triples(number_in("KILN_TRIPLES", 117));
 }
 
 /* ---- random graphs ---- */

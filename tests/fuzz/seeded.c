@@ -34,7 +34,7 @@ static unsigned long long number(const char *variable, unsigned long long usual)
 unsigned long long run_seeds(size_t least, size_t most)
 {
     unsigned long long first = number("KILN_FUZZ_SEED", 1);
-    unsigned long long count = number("KILN_FUZZ_COUNT", 4000);
+    unsigned long long count = number("KILN_FUZZ_COUNT", 1500);
     uint8_t *bytes = malloc(most);
     size_t devices;
     cr_assert(bytes);

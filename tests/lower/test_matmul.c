@@ -387,35 +387,37 @@ static void everything_with(const char *name, bool of_cpus)
     check_close();
 }
 
+/* Optimised is what the heuristic takes; the other kernels are so in test_matmul_epilogue and
+ * test_matmul_operands. */
 Test(matmul, chosen_by_the_heuristic)
 {
     everything_with("", false);
 }
-Test(matmul, dots)
+Test(matmul, dots, .init = check_cheaply)
 {
     everything_with("dots", true);
 }
-Test(matmul, skinny)
+Test(matmul, skinny, .init = check_cheaply)
 {
     everything_with("skinny", true);
 }
-Test(matmul, few)
+Test(matmul, few, .init = check_cheaply)
 {
     everything_with("few", true);
 }
-Test(matmul, small)
+Test(matmul, small, .init = check_cheaply)
 {
     everything_with("small", true);
 }
-Test(matmul, single)
+Test(matmul, single, .init = check_cheaply)
 {
     everything_with("single", true);
 }
-Test(matmul, packed)
+Test(matmul, packed, .init = check_cheaply)
 {
     everything_with("packed", true);
 }
-Test(matmul, rows)
+Test(matmul, rows, .init = check_cheaply)
 {
     static const size_t sizes[][3] = {{1, 4, 1},   {1, 70, 64}, {3, 31, 33},   {4, 100, 257},
                                       {8, 16, 17}, {5, 200, 3}, {1, 129, 1009}};
@@ -433,7 +435,7 @@ Test(matmul, rows)
     neighbours();
     check_close();
 }
-Test(matmul, tiled)
+Test(matmul, tiled, .init = check_cheaply)
 {
     everything_with("tiled", false);
 }
@@ -451,7 +453,6 @@ Test(matmul, says_where_a_wish_is_not_met)
     check_close();
 }
 
-/* Its kernels take PoCL 15 s; test_matmul_epilogue and test_matmul_operands have them optimised. */
 Test(matmul, clblast, .init = check_cheaply)
 {
     check_prefer("clblast", false);
