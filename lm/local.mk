@@ -93,7 +93,6 @@ endif
 
 lm_long_tests = tests/lm/test_architectures
 lm_tests = \
-	$(lm_long_tests) \
 	tests/lm/test_batcher \
 	tests/lm/test_chat \
 	tests/lm/test_gguf \

@@ -51,7 +51,6 @@ criterion_tests = \
 	tests/grad/test_grad_operations \
 	tests/fuse/test_groups \
 	tests/grad/test_grad_device \
-	tests/grad/test_grad_range \
 	tests/memory/test_growth \
 	tests/runtime/test_host_memory \
 	tests/memory/test_in_place \
@@ -343,7 +342,6 @@ campaigns = \
 	tests/campaigns/cache_io \
 	tests/campaigns/cache_kill \
 	tests/campaigns/cache_names \
-	tests/campaigns/ends \
 	tests/campaigns/executor_race \
 	tests/campaigns/executor_soak \
 	tests/campaigns/set_user_id
@@ -447,10 +445,12 @@ long_criterion_tests = \
 	tests/ops/test_types \
 	tests/lower/test_attention_backward \
 	tests/ops/test_accuracy \
+	tests/grad/test_grad_range \
 	tests/api/test_micro_batches_sums \
 	tests/ops/test_ops_large
 long_campaigns = \
 	tests/campaigns/allocations \
+	tests/campaigns/ends \
 	tests/campaigns/opencl_failures \
 	tests/campaigns/busy_cache \
 	tests/campaigns/cache_endings

@@ -304,7 +304,7 @@ Test(normalization, over_any_axes_is_one_kernel)
                 kiln_batch *batch = check_begin();
                 check_read(batch, compose(batch, which, rank, dims + 4 - rank, count, axes));
                 cr_expect_eq(count_kernels(batch), 1u, "%u over axes %x of %zu", which, mask, rank);
-                if ((unsigned)mask % 5 == which)
+                if (rank == 4 && (unsigned)mask % 5 == which)
                     check_run(batch);
                 check_end(batch);
             }

@@ -171,12 +171,15 @@ Test(ops_gather, of_tables_of_a_constant_and_a_row)
 
 /* ---- against the reference ---- */
 
+/* Of f32 along each axis, of other types along one. */
 Test(ops_gather, every_axis_and_type)
 {
     static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8, KILN_I64, KILN_I8};
     for (size_t i = 0; i < 15; i++) {
-        kiln_batch *b = check_begin();
         int axis = (int)(i % 3);
+        if (types[i / 3] != KILN_F32 && axis != (int)(i / 3 % 3))
+            continue;
+        kiln_batch *b = check_begin();
         size_t dims[] = {5, 17, 33};
         kiln_tensor x = check_input(b, types[i / 3], 3, dims, CHECK_WIDE);
         kiln_tensor at = random_indices(b,

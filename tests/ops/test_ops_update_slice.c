@@ -96,6 +96,8 @@ Test(ops_update_slice, all_types)
     for (int t = 1; kiln__type_row((kiln_type)t); t++)
         for (size_t i = 0; i < 4 && !kiln__type_is_block((kiln_type)t); i++) {
             const kiln_type type = (kiln_type)t;
+            if (type != KILN_F32 && (i % 2 == i / 2) != t % 2)
+                continue; /* each of both, by turns together */
             kiln_batch *b = check_begin();
             const size_t last = inner[i % 2], count = 1 + i / 2;
             kiln_tensor x = check_input(b, type, DIMS(2, 3, 9, last), CHECK_PLAIN);

@@ -24,14 +24,16 @@ lm=
 [ ! -f "$build/libkiln-lm.la" ] || lm=libkiln-lm.la
 export KILN_SOURCE="$source"
 
+warnings='-Wall -Wextra -Wpedantic -Wshadow -Werror'
+
 # compiled COMPILER SOURCE OPTION...: in the build folder, whose name may have spaces.
 compiled() (
   compiler=$1 file=$2
   shift 2
   cd "$build" || exit
   # shellcheck disable=SC2086
-  ./libtool --silent --mode=link --tag=CC $compiler -std=c++17 $kind -Wall -Wextra \
-    -Wpedantic -Wshadow -Werror "$@" -Iinclude -I"$source/include" "$file" \
+  ./libtool --silent --mode=link --tag=CC $compiler -std=c++17 $kind $warnings \
+    "$@" -Iinclude -I"$source/include" "$file" \
     $onnx $lm libkiln.la -lpthread -o "$folder/program"
 )
 
@@ -39,6 +41,13 @@ compiled() (
 runs() {
   compiled "$@" && ./program && echo "as it should"
 }
+
+# reads COMPILER SOURCE OPTION...: without a program.
+reads() (
+  cd "$build" || exit
+  # shellcheck disable=SC2086
+  "$@" -std=c++17 $kind $warnings -fsyntax-only -Iinclude -I"$source/include" && echo "as it should"
+)
 
 found=
 for compiler in $candidates; do
@@ -50,26 +59,29 @@ if [ -z "$found" ]; then
   echo "no C++ compiler"
   exit 77
 fi
+# Programs of the first compiler run; of the next, those that throw.
+does=runs
 for compiler in $found; do
   check "$compiler: without exceptions" 0 '^as it should' \
-    runs "$compiler" "$source/tests/cplusplus.cpp" -fno-exceptions -fno-rtti
+    $does "$compiler" "$source/tests/cplusplus.cpp" -fno-exceptions -fno-rtti
   check "$compiler: with the program's own exceptions alone" 0 '^as it should' \
-    runs "$compiler" "$source/tests/cplusplus.cpp"
+    $does "$compiler" "$source/tests/cplusplus.cpp"
   check "$compiler: with exceptions" 0 '^as it should' \
     runs "$compiler" "$source/tests/cplusplus.cpp" -DKILN_EXCEPTIONS
   if [ -n "$onnx" ]; then
     check "$compiler: models in files, without exceptions" 0 '^as it should' \
-      runs "$compiler" "$source/tests/onnx/cplusplus.cpp" -fno-exceptions -fno-rtti
+      $does "$compiler" "$source/tests/onnx/cplusplus.cpp" -fno-exceptions -fno-rtti
     check "$compiler: models in files, with exceptions" 0 '^as it should' \
-      runs "$compiler" "$source/tests/onnx/cplusplus.cpp" -DKILN_EXCEPTIONS
+      $does "$compiler" "$source/tests/onnx/cplusplus.cpp" -DKILN_EXCEPTIONS
   fi
   if [ -n "$lm" ]; then
     check "$compiler: language models, without exceptions" 0 '^as it should' \
-      runs "$compiler" "$source/tests/lm/cplusplus.cpp" -fno-exceptions -fno-rtti
+      $does "$compiler" "$source/tests/lm/cplusplus.cpp" -fno-exceptions -fno-rtti
     check "$compiler: language models, with exceptions" 0 '^as it should' \
-      runs "$compiler" "$source/tests/lm/cplusplus.cpp" -DKILN_EXCEPTIONS
+      $does "$compiler" "$source/tests/lm/cplusplus.cpp" -DKILN_EXCEPTIONS
   fi
   check "$compiler: the example" 0 '^10 24 30 48$' runs "$compiler" "$source/examples/hello.cpp"
+  does=reads
 done
 
 finish
