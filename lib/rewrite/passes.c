@@ -3,6 +3,8 @@
  * between. */
 #include "rewrite/passes.h"
 
+#include <stdlib.h>
+
 #include "rewrite/rewrite.h"
 #include "util/verify.h"
 
@@ -11,22 +13,63 @@ static bool is_narrow(const struct kiln__graph *graph)
     return kiln__graph_narrow(graph) != 0;
 }
 
+/* ---- whether a rule may find something: if not, it copies every node as it is ---- */
+
+static bool multiplies_integers(const struct kiln__graph *graph)
+{
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        if (graph->nodes.items[i].kind == KILN__MATMUL &&
+            graph->nodes.items[i].op == KILN__PRODUCT_EXACT_INTEGER)
+            return true;
+    return false;
+}
+
+static bool has_products(const struct kiln__graph *graph)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        count += graph->nodes.items[i].kind == KILN__MATMUL;
+    return count > 1;
+}
+
+static bool views_places(const struct kiln__graph *graph)
+{
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        if (graph->nodes.items[i].kind == KILN__VIEW &&
+            graph->nodes.items[graph->nodes.items[i].input[0]].kind == KILN__INSERT_SLICE)
+            return true;
+    return false;
+}
+
 static const struct {
     const char *name;
     kiln__rule *rule;
     bool (*wanted)(const struct kiln__graph *graph); /* NULL: by every graph */
+    bool (*finds)(const struct kiln__graph *graph);  /* NULL: in every graph, maybe */
 } passes[] = {
-    {"narrow", kiln__rewrite_narrow, is_narrow},
+    {"narrow", kiln__rewrite_narrow, is_narrow, NULL},
     /* first of most, so that later ones speak of live nodes only */
-    {"dce", kiln__rewrite_split_integers, NULL},
-    {"cse", kiln__rewrite_cse, NULL}, /* before sink, which asks how often a value is used */
-    {"fold", kiln__rewrite_fold, NULL},
-    {"sink", kiln__rewrite_sink, NULL},
-    {"merge", kiln__rewrite_merge, NULL}, /* after fold, which knows that two values are one */
-    {"lift", kiln__rewrite_lift, NULL},   /* folds too: sunk views meet views */
-    {"windows", kiln__rewrite_depthwise, NULL}, /* once it is known who reads them */
-    {"cse", kiln__rewrite_cse, NULL}, /* views sunk from several places meet, and tables */
+    {"dce", kiln__rewrite_split_integers, NULL, multiplies_integers},
+    {"cse", kiln__rewrite_cse, NULL, NULL}, /* before sink, which asks how often a value is used */
+    {"fold", kiln__rewrite_fold, NULL, NULL},
+    {"sink", kiln__rewrite_sink, NULL, NULL},
+    /* after fold, which knows that two values are one */
+    {"merge", kiln__rewrite_merge, NULL, has_products},
+    {"lift", kiln__rewrite_lift, NULL, NULL}, /* folds too: sunk views meet views */
+    /* once it is known who reads them */
+    {"windows", kiln__rewrite_depthwise, NULL, views_places},
+    {"cse", kiln__rewrite_cse, NULL, NULL}, /* views sunk from several places meet, and tables */
 };
+
+/* Whether some request needs each node. */
+static bool is_all_live(const struct kiln__graph *graph)
+{
+    bool *needed = kiln__graph_needed(graph), all = needed;
+    for (size_t i = 0; i < graph->nodes.count && all; i++)
+        all = needed[i];
+    free(needed);
+    return all;
+}
 
 static kiln_status verify(const struct kiln__graph *graph, const char *pass,
                           struct kiln__error *error)
@@ -48,8 +91,11 @@ kiln_status kiln__rewrite(struct kiln__graph *graph, const struct kiln__kernel_s
             continue;
         size_t before = graph->nodes.count;
         struct kiln__text changes = {0};
-        bool done =
-            kiln__rewrite_run(graph, &spare, passes[i].rule, support, log ? &changes : NULL);
+        bool runs = !passes[i].finds || passes[i].finds(graph) || !is_all_live(graph);
+        bool done = !runs || kiln__rewrite_run(graph, &spare, passes[i].rule, support,
+                                               log ? &changes : NULL);
+        if (!runs)
+            graph->moved.count = 0; /* nothing is dropped for which one of them stands */
         if (log)
             kiln__text_add(log, "%s: %zu nodes to %zu\n%s", passes[i].name, before,
                            graph->nodes.count, changes.data ? changes.data : "");

@@ -148,12 +148,31 @@ void kiln__plan_cache_destroy(struct kiln__plan_cache *cache)
 
 /* ---- finding ---- */
 
+#define NODE_WORDS (sizeof(struct kiln__node) / sizeof(uint64_t))
+_Static_assert(sizeof(struct kiln__node) % sizeof(uint64_t) == 0 && NODE_WORDS <= 64,
+               "a bit for each word");
+
+/* Most of a node's words are 0: which are not, and what these are. */
+static void add_node(const struct kiln__node *node, struct kiln__text *key)
+{
+    uint64_t words[NODE_WORDS], packed[1 + NODE_WORDS] = {0};
+    size_t count = 1;
+    memcpy(words, node, sizeof words);
+    for (size_t i = 0; i < NODE_WORDS; i++) {
+        packed[0] |= (uint64_t)(words[i] != 0) << i;
+        packed[count] = words[i];
+        count += words[i] != 0;
+    }
+    kiln__text_add_bytes(key, packed, count * sizeof *packed);
+}
+
 static void make_key(const struct kiln__graph *graph, struct kiln__text *key)
 {
     uint64_t count = graph->nodes.count;
     kiln__text_add_bytes(key, &count, sizeof count);
     kiln__text_add_bytes(key, &graph->batch_invariant, sizeof graph->batch_invariant);
-    kiln__text_add_bytes(key, graph->nodes.items, count * sizeof *graph->nodes.items);
+    for (size_t i = 0; i < count; i++)
+        add_node(&graph->nodes.items[i], key);
     kiln__text_add_bytes(key, graph->requests.items,
                          graph->requests.count * sizeof *graph->requests.items);
 }

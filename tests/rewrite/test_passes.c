@@ -7,9 +7,11 @@
 
 #include <kiln/attention.h>
 
+#include "../support/check.h"
 #include "../support/context.h"
 #include "../support/golden.h"
 #include "../support/graph.h"
+#include "../support/random.h"
 #include "graph/attention.h"
 #include "rewrite/passes.h"
 #include "rewrite/rewrite.h"
@@ -424,6 +426,75 @@ Test(passes, leave_an_empty_graph_empty)
     cr_expect_eq(graph.nodes.count, 0u);
     kiln__graph_free(&graph);
     kiln_batch_release(batch);
+}
+
+/* ---- integers ---- */
+
+Test(passes, add_up_long_products_of_integers_in_parts)
+{
+    static const int8_t given[4 * 2 * KILN__INTEGERS_IN_F32];
+    const size_t k = 2 * KILN__INTEGERS_IN_F32;
+    const kiln_tensor none = {0};
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor x = kiln_upload(batch, KILN_I8, 2, (size_t[]){4, k}, given);
+    kiln_tensor y = kiln_upload(batch, KILN_I8, 2, (size_t[]){k, 4}, given);
+    ask(batch, kiln_matmul_quantized(batch, x, none, y, 0, none));
+    struct kiln__graph graph = graph_of(batch);
+    expect_ok(kiln__rewrite(&graph, &(struct kiln__kernel_support){0}, NULL, NULL));
+    size_t products = 0;
+    for (size_t i = 0; i < graph.nodes.count; i++)
+        products += graph.nodes.items[i].kind == KILN__MATMUL;
+    cr_expect_eq(products, 2u);
+    kiln__graph_free(&graph);
+    kiln_batch_release(batch);
+}
+
+/* ---- left out ---- */
+
+/* All rules one after the other, also those that have nothing to find. */
+static void run_rules(struct kiln__graph *graph, const struct kiln__kernel_support *support)
+{
+    static kiln__rule *const rules[] = {kiln__rewrite_split_integers, kiln__rewrite_cse,
+                                        kiln__rewrite_fold,           kiln__rewrite_sink,
+                                        kiln__rewrite_merge,          kiln__rewrite_lift,
+                                        kiln__rewrite_depthwise,      kiln__rewrite_cse};
+    struct kiln__graph spare = {0};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        cr_assert(kiln__rewrite_run(graph, &spare, rules[i], support, NULL));
+    kiln__graph_free(&spare);
+}
+
+static void expect_same_graph(const struct kiln__graph *a, const struct kiln__graph *b,
+                              uint64_t seed)
+{
+    cr_assert(
+        a->nodes.count == b->nodes.count && a->became.count == b->became.count &&
+            !memcmp(a->nodes.items, b->nodes.items, a->nodes.count * sizeof *a->nodes.items) &&
+            !memcmp(a->became.items, b->became.items, a->became.count * sizeof *a->became.items),
+        "seed %llu", (unsigned long long)seed);
+    cr_assert_eq(a->requests.count, b->requests.count);
+    for (size_t i = 0; i < a->requests.count; i++)
+        cr_assert_eq(a->requests.items[i].node, b->requests.items[i].node);
+}
+
+Test(passes, are_left_out_only_where_they_do_nothing)
+{
+    const struct kiln__kernel_support support = {.narrow_operands = true};
+    for (uint64_t seed = 1; seed <= 1500; seed++) {
+        kiln_batch *batch = imagined_batch();
+        struct kiln__graph all, some;
+        struct kiln__error error = {0};
+        random_record(batch, seed, 0, seed % 4 ? 8 : 40);
+        cr_assert(kiln__graph_copy(&batch->graph, &all) && kiln__graph_copy(&batch->graph, &some));
+        if (!kiln__graph_narrow(&all)) {
+            run_rules(&all, &support);
+            cr_assert(!kiln__rewrite(&some, &support, NULL, &error), "%s", error.text);
+            expect_same_graph(&all, &some, seed);
+        }
+        kiln__graph_free(&all);
+        kiln__graph_free(&some);
+        check_end(batch);
+    }
 }
 
 /* ---- the verifier ---- */
