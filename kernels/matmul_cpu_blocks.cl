@@ -79,7 +79,8 @@ INLINE vector read_few(__global const OPERAND_A_TYPE *few, long start, long colu
 #endif
 }
 
-/* dots[f][i] = few[f] . many[i], block by block. */
+/* dots[f][i] = few[f] . many[i], block by block. Of the lines of the next tile what lies as far along
+ * comes near meanwhile: short ones end before the device sees a pattern in them. */
 INLINE void dot_tile(__global const OPERAND_A_TYPE *few, const long *few_start, long few_column,
                      BLOCK_POINTER block[TILE_MANY], long k, float dots[ROWS][TILE_MANY] PLACE_A)
 {
@@ -91,7 +92,11 @@ INLINE void dot_tile(__global const OPERAND_A_TYPE *few, const long *few_start, 
         for (int i = 0; i < TILE_MANY; i++)
             sums[f][i] = (vector)(0.0f);
     }
+    const long ahead = k / OPERAND_B_ELEMENTS * OPERAND_B_BYTES * TILE_MANY;
     for (long start = 0; start < k; start += OPERAND_B_ELEMENTS) {
+#pragma unroll
+        for (int i = 0; i < TILE_MANY; i++)
+            __builtin_prefetch((const void *)(size_t)(block[i] + ahead));
         for (int part = 0; part < OPERAND_B_ELEMENTS; part += OPERAND_B_SHARED) {
             OPERAND_B_SCALES ready[TILE_MANY];
 #pragma unroll
