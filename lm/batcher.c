@@ -271,6 +271,7 @@ void kiln__lm_request_end(kiln_lm_request *request, kiln_status status)
 static void free_request(kiln_lm_request *request)
 {
     free(request->text);
+    free(request->logprobs);
     free(request->sentence);
     free(request);
 }
@@ -302,6 +303,10 @@ static kiln_status check_request(const kiln_lm_batcher *batcher, const int32_t *
     if ((unsigned)own->priority > KILN_PRIORITY_LOW)
         return kiln__lm_fail(KILN_INVALID_ARGUMENT, "%s: options->priority is %d", call,
                              (int)own->priority);
+    if (own->logprobs > words)
+        return kiln__lm_fail(KILN_INVALID_ARGUMENT,
+                             "%s: options->logprobs is %zu, and the model has %zu tokens", call,
+                             own->logprobs, words);
     return kiln__lm_check_sampling(call, own->temperature, own->top_p, own->min_p);
 }
 
@@ -316,8 +321,12 @@ static kiln_lm_request *make_request(kiln_lm_batcher *batcher, const int32_t *to
         return NULL;
     request->most = count + (own->max_tokens && own->max_tokens < room ? own->max_tokens : room);
     request->text = malloc(request->most * sizeof *request->text);
-    if (!request->text) {
-        free(request);
+    request->kept = own->logprobs;
+    if (own->logprobs)
+        request->logprobs =
+            calloc(request->most - count, own->logprobs * sizeof *request->logprobs);
+    if (!request->text || (own->logprobs && !request->logprobs)) {
+        free_request(request);
         return NULL;
     }
     memcpy(request->text, tokens, count * sizeof *tokens);

@@ -28,10 +28,12 @@ struct kiln_lm_request {
     bool waits;                  /* in the queue */
     bool going;                  /* its keys are in its slot but for the last token's */
     bool ended;
-    kiln_status status;           /* once it has ended */
-    char *sentence;               /* of an error; NULL: none */
-    unsigned failures;            /* runs that failed with it */
-    int64_t submitted, deadline;  /* nanoseconds */
+    kiln_status status;          /* once it has ended */
+    char *sentence;              /* of an error; NULL: none */
+    unsigned failures;           /* runs that failed with it */
+    int64_t submitted, deadline; /* nanoseconds */
+    size_t kept;                 /* log-probabilities of each token of the answer: */
+    kiln_lm_logprob *logprobs;
     const float *logits;          /* by which the last token was chosen, until the next step */
     struct kiln_lm_request *next; /* in the queue */
 };
@@ -68,6 +70,9 @@ struct kiln_lm_batcher {
 };
 
 int64_t kiln__lm_now(void); /* nanoseconds */
+
+/* Of the token that comes next, before it is there. */
+void kiln__lm_keep_logprobs(kiln_lm_request *request, const float *logits, int32_t token);
 
 /* Record and try all that steps run; no text is there. Errors: as kiln__lm_session_try(). */
 kiln_status kiln__lm_batcher_prepare(kiln_lm_batcher *batcher);

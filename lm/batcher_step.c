@@ -83,8 +83,12 @@ static void add_token(kiln_lm_request *request, int32_t token)
 static int32_t choose(const kiln_lm_batcher *batcher, kiln_lm_request *request, const float *logits)
 {
     request->logits = logits;
-    return kiln__sample(&request->sampling, logits, batcher->lm->shape.words,
-                        kiln__draw(request->seed, request->length), batcher->reader->choices);
+    const int32_t token =
+        kiln__sample(&request->sampling, logits, batcher->lm->shape.words,
+                     kiln__draw(request->seed, request->length), batcher->reader->choices);
+    if (request->kept && token >= 0)
+        kiln__lm_keep_logprobs(request, logits, token);
+    return token;
 }
 
 /* Texts whose keys a run may have spoilt are read again, before others. */

@@ -42,6 +42,7 @@ lm_sources = \
 	lm/jinja_tests.c \
 	lm/jinja_text.c \
 	lm/jinja_value.c \
+	lm/logprobs.c \
 	lm/model.c \
 	lm/model.h \
 	lm/sample.c \

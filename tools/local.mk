@@ -65,6 +65,7 @@ serve_sources = \
 	tools/serve_forms.c \
 	tools/serve_http.c \
 	tools/serve_jobs.c \
+	tools/serve_logprobs.c \
 	tools/serve_metrics.c \
 	tools/serve_routes.c \
 	tools/serve_text.c

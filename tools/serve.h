@@ -15,6 +15,7 @@
 enum {
     SERVE_MOST_CHOICES = 64, /* of an answer */
     SERVE_MOST_STOPS = 16,
+    SERVE_MOST_LOGPROBS = 20,  /* beside that of the token itself */
     SERVE_LONGEST_STOP = 1000, /* bytes: each token's text is compared with all beginnings of it */
 };
 
@@ -120,13 +121,21 @@ void serve_form_free(struct serve_form *form);
 
 /* ---- jobs ---- */
 
+/* A token of an answer whose log-probabilities are asked for: its number, and where its text begins
+ * in the answer's. */
+struct serve_said {
+    size_t number, begin;
+};
+
 /* One of the texts that are asked for. */
 struct serve_choice {
     kiln_lm_request *request;
-    size_t tokens;          /* of the answer, that were read */
-    struct serve_text text; /* theirs */
-    size_t sent;            /* bytes of it that a stream has */
-    const char *finish;     /* "stop", "length"; NULL: it goes on */
+    size_t tokens;           /* of the answer, that were read */
+    struct serve_text text;  /* theirs */
+    size_t sent;             /* bytes of it that a stream has */
+    const char *finish;      /* "stop", "length"; NULL: it goes on */
+    struct serve_said *said; /* that have a text */
+    size_t said_count, said_room, said_sent;
 };
 
 /* A request that texts are made for. Under its model's lock, once it has begun. */
@@ -162,6 +171,13 @@ void serve_choice_read(struct serve_job *job, struct serve_choice *choice);
 
 /* What a stream has not had yet. */
 void serve_choice_send(struct serve_job *job, struct serve_choice *choice);
+
+/* One more that was said; false: no memory. */
+bool serve_said_add(struct serve_choice *choice, size_t number, size_t begin);
+
+/* Log-probabilities of what begins before `end` in the answer's text, and has not been given; null
+ * where none are asked for. */
+json_t *serve_logprobs_json(const struct serve_job *job, struct serve_choice *choice, size_t end);
 
 /* The whole answer, or a stream's end. */
 void serve_job_finish(struct serve_job *job);

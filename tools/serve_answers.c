@@ -33,6 +33,8 @@ static void add_token(struct serve_job *job, struct serve_choice *choice, int32_
         return;
     }
     serve_text_add(&choice->text, text, bytes);
+    if (job->form.options.logprobs && bytes && !serve_said_add(choice, choice->tokens - 1, before))
+        choice->text.failed = true;
     const size_t stop = find_stop(&job->form, &choice->text, before);
     if (stop < choice->text.count) {
         choice->text.count = stop;
@@ -133,15 +135,16 @@ static json_t *delta_json(json_t *text, bool is_first)
     return delta;
 }
 
-/* A part of a stream: of its text, or its end. `text` is given back. */
-static void send_part(struct serve_job *job, const struct serve_choice *choice, json_t *text,
+/* A part of a stream: of its text, up to `end`, or its end. `text` is given back. */
+static void send_part(struct serve_job *job, struct serve_choice *choice, json_t *text, size_t end,
                       const char *finish)
 {
     const json_int_t index = choice - job->choices;
     json_t *part = job->form.chat ? delta_json(text, !choice->sent) : text ? text : json_string("");
-    json_t *one =
-        json_pack("{s:I, s:o, s:n, s:o}", "index", index, job->form.chat ? "delta" : "text", part,
-                  "logprobs", "finish_reason", finish ? json_string(finish) : json_null());
+    json_t *logprobs = finish ? json_null() : serve_logprobs_json(job, choice, end);
+    json_t *one = json_pack("{s:I, s:o, s:o, s:o}", "index", index,
+                            job->form.chat ? "delta" : "text", part, "logprobs", logprobs,
+                            "finish_reason", finish ? json_string(finish) : json_null());
     send_event(job, answer_json(job, json_pack("[o]", one), NULL));
 }
 
@@ -154,22 +157,23 @@ void serve_choice_send(struct serve_job *job, struct serve_choice *choice)
     if (!choice->finish && end)
         end -= begun_character(text, end);
     if (end > choice->sent) {
-        send_part(job, choice, text_json(choice, choice->sent, end), NULL);
+        send_part(job, choice, text_json(choice, choice->sent, end), end, NULL);
         choice->sent = end;
     }
     if (choice->finish)
-        send_part(job, choice, NULL, choice->finish);
+        send_part(job, choice, NULL, end, choice->finish);
 }
 
-static json_t *whole_choice(const struct serve_job *job, size_t index)
+static json_t *whole_choice(struct serve_job *job, size_t index)
 {
-    const struct serve_choice *choice = &job->choices[index];
+    struct serve_choice *choice = &job->choices[index];
     json_t *text = text_json(choice, 0, choice->text.count);
-    return job->form.chat ? json_pack("{s:I, s:{s:s, s:o}, s:n, s:s}", "index", (json_int_t)index,
+    json_t *logprobs = serve_logprobs_json(job, choice, choice->text.count);
+    return job->form.chat ? json_pack("{s:I, s:{s:s, s:o}, s:o, s:s}", "index", (json_int_t)index,
                                       "message", "role", "assistant", "content", text, "logprobs",
-                                      "finish_reason", choice->finish)
-                          : json_pack("{s:I, s:o, s:n, s:s}", "index", (json_int_t)index, "text",
-                                      text, "logprobs", "finish_reason", choice->finish);
+                                      logprobs, "finish_reason", choice->finish)
+                          : json_pack("{s:I, s:o, s:o, s:s}", "index", (json_int_t)index, "text",
+                                      text, "logprobs", logprobs, "finish_reason", choice->finish);
 }
 
 static void finish_whole(struct serve_job *job)

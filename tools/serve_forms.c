@@ -135,11 +135,31 @@ static bool read_stops(struct reading *r)
     return true;
 }
 
+/* Of texts a number of the most probable tokens; of messages whether there are any, and that
+ * number. */
+static bool read_logprobs(struct reading *r)
+{
+    json_int_t top = -1;
+    bool wanted = false;
+    if (!r->form->chat) {
+        if (!read_whole(r, "logprobs", 0, SERVE_MOST_LOGPROBS, &top))
+            return false;
+    } else if (!read_bool(r, "logprobs", &wanted) ||
+               !read_whole(r, "top_logprobs", 0, SERVE_MOST_LOGPROBS, &top)) {
+        return false;
+    } else if (!wanted && top > 0) {
+        return refuse(r, "top_logprobs", "it takes logprobs to be true");
+    } else {
+        top = !wanted ? -1 : top > 0 ? top : 0;
+    }
+    r->form->options.logprobs = (size_t)(top + 1);
+    return true;
+}
+
 /* What would change the answer: absent, or with the value that changes nothing. */
 static bool refuse_others(struct reading *r)
 {
-    static const char *const zeros[] = {"presence_penalty", "frequency_penalty", "logprobs",
-                                        "top_logprobs"};
+    static const char *const zeros[] = {"presence_penalty", "frequency_penalty"};
     static const char *const none[] = {"logit_bias", "tools",   "functions",  "suffix",
                                        "audio",      "grammar", "json_schema"};
     for (size_t i = 0; i < sizeof zeros / sizeof *zeros; i++) {
@@ -347,7 +367,7 @@ static bool read_each(struct reading *r)
 static bool read_form(struct reading *r)
 {
     return find_model(r) && read_each(r) && read_stream(r) && read_sampling(r) && read_tokens(r) &&
-           read_stops(r) && refuse_others(r) &&
+           read_stops(r) && read_logprobs(r) && refuse_others(r) &&
            (r->form->chat ? read_messages(r) : read_prompts(r)) &&
            (r->form->prompt_count * r->form->each <= SERVE_MOST_CHOICES ||
             refuse(r, "n", "there are more than 64 answers"));

@@ -46,6 +46,7 @@ static void free_job(struct serve_job *job)
     for (size_t i = 0; i < job->count; i++) {
         kiln_lm_request_release(job->choices[i].request);
         free(job->choices[i].text.bytes);
+        free(job->choices[i].said);
     }
     serve_form_free(&job->form);
     free(job->out.bytes);

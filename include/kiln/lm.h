@@ -4,9 +4,9 @@
  *  (pkg-config: kiln-lm).
  *
  *  A model is loaded once: weights on the device, the tokenizer that the file describes. A session
- *  is one text that goes on: tokens are fed, and the next one is asked for again and again. Keys and
- *  values of what was fed stay on the device. doc/language-models.md has formats, architectures and
- *  tokenizers that are known; what is not is refused in words.
+ *  is one text that goes on: tokens are fed, and the next one is asked for again and again. Keys
+ * and values of what was fed stay on the device. doc/language-models.md has formats, architectures
+ * and tokenizers that are known; what is not is refused in words.
  *  @code
  *  kiln_lm_load(context, "model.gguf", NULL, &lm);
  *  kiln_lm_session_create(lm, NULL, &session);
@@ -66,15 +66,15 @@ KILN_API void kiln_lm_release(kiln_lm *lm);
 
 /** What a file says of its model. Texts are the model's. */
 typedef struct kiln_lm_info {
-    const char *architecture; /**< such as "llama" */
-    const char *name;         /**< what it is called; "" where nothing is said */
+    const char *architecture;  /**< such as "llama" */
+    const char *name;          /**< what it is called; "" where nothing is said */
     const char *chat_template; /**< Jinja, for kiln_lm_chat_tokens(); "" where there is none */
-    size_t vocabulary;        /**< tokens */
-    size_t context;           /**< most tokens of a text that it was trained with */
-    size_t layers;            /**< blocks of attention and feed-forward */
-    size_t width;             /**< elements of a token's vector */
-    int32_t begin;            /**< the token that a text begins with; -1: none */
-    int32_t end;              /**< the token that an answer ends with; -1: none */
+    size_t vocabulary;         /**< tokens */
+    size_t context;            /**< most tokens of a text that it was trained with */
+    size_t layers;             /**< blocks of attention and feed-forward */
+    size_t width;              /**< elements of a token's vector */
+    int32_t begin;             /**< the token that a text begins with; -1: none */
+    int32_t end;               /**< the token that an answer ends with; -1: none */
 } kiln_lm_info;
 
 /** Fill `info`. Threads: any. Errors: INVALID_ARGUMENT for NULL. */
@@ -99,9 +99,9 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_lm_tokenize(const kiln_lm *lm, const c
                                                       size_t bytes, int reading, int32_t **tokens,
                                                       size_t *count);
 
-/** The bytes of a token, *bytes of them: part of a text, at times part of a character. None for what
- *  is no token of the model, and for control tokens. No zero ends them.
- *  Owner: the model. Threads: any. Errors: none. */
+/** The bytes of a token, *bytes of them: part of a text, at times part of a character. None for
+ * what is no token of the model, and for control tokens. No zero ends them. Owner: the model.
+ * Threads: any. Errors: none. */
 KILN_API const char *kiln_lm_token_text(const kiln_lm *lm, int32_t token, size_t *bytes);
 
 /** Whether an answer ends with this token. Threads: any. Errors: none. */
@@ -140,26 +140,29 @@ KILN_API void kiln_lm_chat_options_init(kiln_lm_chat_options *options, size_t si
 
 /** The tokens of a conversation of `count` messages, as the file's chat template writes it, up to
  *  where the answer begins. What looks like a control token in a message's content is text. The
- *  template is run in the part of Jinja that doc/language-models.md describes. `options` may be NULL.
+ *  template is run in the part of Jinja that doc/language-models.md describes. `options` may be
+ * NULL.
  *  @code
  *  kiln_lm_message messages[] = {{"user", "Why is the sky blue?"}};
  *  kiln_lm_chat_tokens(lm, messages, 1, NULL, &tokens, &count);
  *  kiln_lm_feed(session, tokens, count);
  *  @endcode
- *  Owner: the caller frees *tokens with kiln_free(). Threads: any. Errors: INVALID_ARGUMENT (NULL, a
- *  role that is none, no template, one that is damaged or refuses the messages), UNSUPPORTED (the
- *  template has what kiln does not know, by its name), TOO_LARGE (it takes too many steps or too much
- *  memory), OUT_OF_HOST_MEMORY; *tokens is NULL. */
+ *  Owner: the caller frees *tokens with kiln_free(). Threads: any. Errors: INVALID_ARGUMENT (NULL,
+ * a role that is none, no template, one that is damaged or refuses the messages), UNSUPPORTED (the
+ *  template has what kiln does not know, by its name), TOO_LARGE (it takes too many steps or too
+ * much memory), OUT_OF_HOST_MEMORY; *tokens is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_lm_chat_tokens(const kiln_lm *lm,
                                                          const kiln_lm_message *messages,
                                                          size_t count,
                                                          const kiln_lm_chat_options *options,
                                                          int32_t **tokens, size_t *token_count);
 
-/** The text of a conversation, of which kiln_lm_chat_tokens() makes tokens; a zero ends it. Owner: the
- *  caller frees *text with kiln_free(). Threads: any. Errors: as kiln_lm_chat_tokens(); *text is NULL. */
+/** The text of a conversation, of which kiln_lm_chat_tokens() makes tokens; a zero ends it. Owner:
+ * the caller frees *text with kiln_free(). Threads: any. Errors: as kiln_lm_chat_tokens(); *text is
+ * NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_lm_chat_text(const kiln_lm *lm,
-                                                       const kiln_lm_message *messages, size_t count,
+                                                       const kiln_lm_message *messages,
+                                                       size_t count,
                                                        const kiln_lm_chat_options *options,
                                                        char **text);
 
@@ -172,11 +175,11 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_lm_chat_text(const kiln_lm *lm,
  *  Then logits are divided by it, and one of the tokens is drawn that top_k, top_p and min_p all
  *  leave, each looked at in that order. */
 typedef struct kiln_lm_session_options {
-    size_t size;        /**< sizeof(kiln_lm_session_options), set by the initialiser */
-    size_t context;     /**< most tokens of the text; 0: as many as the model was trained with, 4,096
-                             at most */
-    kiln_type cache;    /**< what keys and values are stored as: KILN_F32, KILN_F16 or KILN_BF16;
-                             0: as kiln_lm_options::weights says, else KILN_F32 */
+    size_t size;     /**< sizeof(kiln_lm_session_options), set by the initialiser */
+    size_t context;  /**< most tokens of the text; 0: as many as the model was trained with, 4,096
+                          at most */
+    kiln_type cache; /**< what keys and values are stored as: KILN_F32, KILN_F16 or KILN_BF16;
+                          0: as kiln_lm_options::weights says, else KILN_F32 */
     double temperature; /**< 0: always the most probable token */
     size_t top_k;       /**< of so many most probable tokens; 0: of all */
     double top_p;       /**< of the fewest most probable tokens that make up this probability; 0: of
@@ -197,17 +200,18 @@ KILN_API void kiln_lm_session_options_init(kiln_lm_session_options *options, siz
 #define kiln_lm_session_options_init(...)                                                          \
     kiln_lm_session_options_init(__VA_ARGS__, sizeof(kiln_lm_session_options))
 
-/** Begin a text. `options` may be NULL. Owner: the caller, until kiln_lm_session_release(); it holds
- *  the model. Threads: any; a session by one at a time. Errors: INVALID_ARGUMENT, UNSUPPORTED,
+/** Begin a text. `options` may be NULL. Owner: the caller, until kiln_lm_session_release(); it
+ * holds the model. Threads: any; a session by one at a time. Errors: INVALID_ARGUMENT, UNSUPPORTED,
  *  OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY, DEVICE_ERROR, FORKED; *session is NULL. */
-KILN_API KILN_MUST_CHECK kiln_status kiln_lm_session_create(
-    kiln_lm *lm, const kiln_lm_session_options *options, kiln_lm_session **session);
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_session_create(kiln_lm *lm,
+                                                            const kiln_lm_session_options *options,
+                                                            kiln_lm_session **session);
 
 /** End a session. NULL does nothing. Threads: one at a time. Errors: none. */
 KILN_API void kiln_lm_session_release(kiln_lm_session *session);
 
-/** Add `count` tokens to the text, and run the model on them. After an error the text is what it was
- *  before. Threads: one at a time. Errors: INVALID_ARGUMENT (NULL, a number that is no token),
+/** Add `count` tokens to the text, and run the model on them. After an error the text is what it
+ * was before. Threads: one at a time. Errors: INVALID_ARGUMENT (NULL, a number that is no token),
  *  TOO_LARGE (more than the session's context), those of kiln_batch_execute(). */
 KILN_API KILN_MUST_CHECK kiln_status kiln_lm_feed(kiln_lm_session *session, const int32_t *tokens,
                                                   size_t count);
@@ -251,11 +255,11 @@ typedef struct kiln_lm_request kiln_lm_request;
 
 /** How a batcher works. Start from KILN_LM_BATCHER_OPTIONS_INIT; zero in a field is its default. */
 typedef struct kiln_lm_batcher_options {
-    size_t size;           /**< sizeof(kiln_lm_batcher_options), set by the initialiser */
-    size_t slots;          /**< most texts at once, 2 to 64; 8 */
-    size_t context;        /**< most tokens of a text; 0: as many as the model was trained with, 4,096
-                                at most */
-    kiln_type cache;       /**< as in kiln_lm_session_options */
+    size_t size;     /**< sizeof(kiln_lm_batcher_options), set by the initialiser */
+    size_t slots;    /**< most texts at once, 2 to 64; 8 */
+    size_t context;  /**< most tokens of a text; 0: as many as the model was trained with, 4,096
+                          at most */
+    kiln_type cache; /**< as in kiln_lm_session_options */
     uint64_t memory_limit; /**< most bytes of device memory for keys and values: there are fewer
                                 slots where more do not fit; 0: no bound */
     size_t max_queue;      /**< most requests that wait for a slot, at most 2^20; 128 */
@@ -266,7 +270,7 @@ typedef struct kiln_lm_batcher_options {
 /** Options with every default. */
 #define KILN_LM_BATCHER_OPTIONS_INIT                                                               \
     {                                                                                              \
-        sizeof(kiln_lm_batcher_options), 8, 0, (kiln_type)0, 0, 128, 0                                \
+        sizeof(kiln_lm_batcher_options), 8, 0, (kiln_type)0, 0, 128, 0                             \
     }
 
 /** Fill a structure as KILN_LM_BATCHER_OPTIONS_INIT does. NULL does nothing. Threads: any. Errors:
@@ -285,21 +289,22 @@ KILN_API void kiln_lm_batcher_options_init(kiln_lm_batcher_options *options, siz
  *  @endcode
  *  A request's logits, and so its tokens, have the same bits alone and in whatever company, joined
  *  at whatever time, on one device: each step that texts share is batch-invariant
- *  (kiln_batch_set_batch_invariant()), and prompts are read one after another, in parts that depend on
- *  the prompt alone. What prompts begin with in common, in whole parts of 128 tokens, is read once
- *  where they follow each other.
- *  Owner: the caller, until kiln_lm_batcher_release(); it holds the model. Threads: any. Errors:
- *  INVALID_ARGUMENT, UNSUPPORTED, TOO_LARGE (more than 2^31 elements of keys in a layer),
- *  OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (also where memory_limit does not hold two texts),
- *  DEVICE_ERROR, FORKED; *batcher is NULL. */
-KILN_API KILN_MUST_CHECK kiln_status kiln_lm_batcher_create(
-    kiln_lm *lm, const kiln_lm_batcher_options *options, kiln_lm_batcher **batcher);
+ *  (kiln_batch_set_batch_invariant()), and prompts are read one after another, in parts that depend
+ * on the prompt alone. What prompts begin with in common, in whole parts of 128 tokens, is read
+ * once where they follow each other. Owner: the caller, until kiln_lm_batcher_release(); it holds
+ * the model. Threads: any. Errors: INVALID_ARGUMENT, UNSUPPORTED, TOO_LARGE (more than 2^31
+ * elements of keys in a layer), OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (also where memory_limit
+ * does not hold two texts), DEVICE_ERROR, FORKED; *batcher is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_batcher_create(kiln_lm *lm,
+                                                            const kiln_lm_batcher_options *options,
+                                                            kiln_lm_batcher **batcher);
 
 /** End a batcher: requests that have not ended do so as CANCELLED. NULL does nothing. Threads: one,
  *  while no other calls it; its requests may be used and released afterwards, too. Errors: none. */
 KILN_API void kiln_lm_batcher_release(kiln_lm_batcher *batcher);
 
-/** How a request goes on. Start from KILN_LM_REQUEST_OPTIONS_INIT; zero in a field is its default. */
+/** How a request goes on. Start from KILN_LM_REQUEST_OPTIONS_INIT; zero in a field is its default.
+ */
 typedef struct kiln_lm_request_options {
     size_t size;            /**< sizeof(kiln_lm_request_options), set by the initialiser */
     size_t max_tokens;      /**< most tokens of the answer; 0: until the context is full */
@@ -311,12 +316,14 @@ typedef struct kiln_lm_request_options {
     kiln_priority priority; /**< among those that wait */
     uint64_t deadline_us;   /**< if it has not ended so long after the submission, it ends as
                                  TIMED_OUT; microseconds; 0: none */
+    size_t logprobs;        /**< so many for kiln_lm_request_logprobs() of each token: its own, and
+                                 those of the most probable ones; 0: none */
 } kiln_lm_request_options;
 
 /** Options with every default. */
 #define KILN_LM_REQUEST_OPTIONS_INIT                                                               \
     {                                                                                              \
-        sizeof(kiln_lm_request_options), 0, 0, 0, 0, 0, 0, KILN_PRIORITY_NORMAL, 0                 \
+        sizeof(kiln_lm_request_options), 0, 0, 0, 0, 0, 0, KILN_PRIORITY_NORMAL, 0, 0              \
     }
 
 /** Fill a structure as KILN_LM_REQUEST_OPTIONS_INIT does. NULL does nothing. Threads: any. Errors:
@@ -327,25 +334,41 @@ KILN_API void kiln_lm_request_options_init(kiln_lm_request_options *options, siz
 
 /** Have a text of `count` tokens, at least one, go on. It ends behind a token that ends an answer
  *  (kiln_lm_is_end()), after max_tokens, or where the context is full. `options` may be NULL.
- *  Owner: the caller owns *request, until kiln_lm_request_release(). Threads: any, also while another
- *  is in kiln_lm_batcher_step(). Errors: INVALID_ARGUMENT (NULL, no tokens, a number that is no
- *  token), TOO_LARGE (no room in the context for one token more), BUSY (max_queue requests wait),
- *  UNSUPPORTED, OUT_OF_HOST_MEMORY; *request is NULL. */
-KILN_API KILN_MUST_CHECK kiln_status kiln_lm_batcher_submit(
-    kiln_lm_batcher *batcher, const int32_t *tokens, size_t count,
-    const kiln_lm_request_options *options, kiln_lm_request **request);
+ *  Owner: the caller owns *request, until kiln_lm_request_release(). Threads: any, also while
+ * another is in kiln_lm_batcher_step(). Errors: INVALID_ARGUMENT (NULL, no tokens, a number that is
+ * no token, more log-probabilities than the vocabulary has tokens), TOO_LARGE (no room in the
+ * context for one token more), BUSY (max_queue requests wait), UNSUPPORTED, OUT_OF_HOST_MEMORY;
+ * *request is NULL. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_batcher_submit(kiln_lm_batcher *batcher,
+                                                            const int32_t *tokens, size_t count,
+                                                            const kiln_lm_request_options *options,
+                                                            kiln_lm_request **request);
 
 /** A step: each text that goes on gets a token, and up to 128 tokens of a prompt are read.
  *  NOT_READY: there is nothing to do. After the error of a run the texts that were in it are read
  *  again, by later steps, and go on, where last bits may be others then; one that has been in three
- *  such runs ends with the error. Threads: one at a time. Errors: INVALID_ARGUMENT for NULL, those of
- *  kiln_batch_execute(). */
+ *  such runs ends with the error. Threads: one at a time. Errors: INVALID_ARGUMENT for NULL, those
+ * of kiln_batch_execute(). */
 KILN_API KILN_MUST_CHECK kiln_status kiln_lm_batcher_step(kiln_lm_batcher *batcher);
 
-/** Copy up to `most` tokens of the answer so far, from number `from` on, and answer how many. Threads:
- *  any. Errors: none; 0 for NULL. */
+/** Copy up to `most` tokens of the answer so far, from number `from` on, and answer how many.
+ * Threads: any. Errors: none; 0 for NULL. */
 KILN_API size_t kiln_lm_request_read(kiln_lm_request *request, size_t from, int32_t *tokens,
                                      size_t most);
+
+/** A token and the natural logarithm of its probability. */
+typedef struct kiln_lm_logprob {
+    int32_t token;
+    float logprob;
+} kiln_lm_logprob;
+
+/** Copy up to `most` log-probabilities of token number `index` of the answer, and answer how many,
+ * at most the option's: first the token's own, then those of the most probable tokens, of which it
+ * may be one; the most probable first. They are those of the model, whatever temperature, top_k,
+ * top_p and min_p made of them. Threads: any. Errors: none; 0 for NULL, for a token that is not
+ * there yet, or without the option. */
+KILN_API size_t kiln_lm_request_logprobs(kiln_lm_request *request, size_t index,
+                                         kiln_lm_logprob *logprobs, size_t most);
 
 /** NOT_READY, or how the request ended: after that it gets no further token. Threads: any. Errors:
  *  CANCELLED, TIMED_OUT, BAD_VALUE (a logit is NaN), those of kiln_lm_batcher_step(),

@@ -284,6 +284,60 @@ Test(batcher, numbers)
     check_in_place();
 }
 
+/* ---- log-probabilities ---- */
+
+/* Of one token: its own, and the best of all, by sums in double precision. */
+static void expect_logprobs(const float *logits, const kiln_lm_logprob *found, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < WORDS; i++)
+        sum += exp((double)logits[i]);
+    for (size_t i = 0; i < count; i++) {
+        size_t above = 0;
+        for (size_t k = 0; k < WORDS; k++)
+            above += logits[k] > logits[found[i].token] ||
+                     (logits[k] == logits[found[i].token] && (int32_t)k < found[i].token);
+        cr_expect_float_eq(found[i].logprob, (double)logits[found[i].token] - log(sum), 1e-5);
+        cr_expect(i == 0 || above == i - 1, "%zu is better than %zu", i, above);
+    }
+}
+
+Test(batcher, has_log_probabilities_of_each_token)
+{
+    kiln_lm_batcher *batcher = open_batcher(4);
+    kiln_lm_request_options options = KILN_LM_REQUEST_OPTIONS_INIT;
+    kiln_lm_request *request, *others[3];
+    kiln_lm_logprob found[6];
+    int32_t text[MOST], token;
+    make_text(text, 40, 3);
+    for (size_t i = 0; i < 3; i++)
+        others[i] = submit(batcher, text, 10 + i, 20);
+    options.max_tokens = 12;
+    options.temperature = 1.5;
+    options.logprobs = 5;
+    expect_ok(kiln_lm_batcher_submit(batcher, text, 40, &options, &request));
+    for (size_t done = 0; done < 12 && kiln_lm_request_poll(request) == KILN_NOT_READY;) {
+        cr_expect_eq(kiln_lm_request_logprobs(request, done, found, 6), 0);
+        expect_ok(kiln_lm_batcher_step(batcher));
+        if (!kiln_lm_request_read(request, done, &token, 1))
+            continue;
+        cr_assert_eq(kiln_lm_request_logprobs(request, done++, found, 6), 5);
+        cr_expect_eq(found[0].token, token);
+        expect_logprobs(request->logits, found, 5);
+    }
+    cr_expect_eq(kiln_lm_request_logprobs(request, 0, found, 1), 1);
+    cr_expect_eq(kiln_lm_request_logprobs(others[0], 0, found, 6), 0);
+    cr_expect_eq(kiln_lm_request_logprobs(NULL, 0, found, 6), 0);
+    run_all(batcher);
+    for (size_t i = 0; i < 3; i++)
+        kiln_lm_request_release(others[i]);
+    kiln_lm_request_release(request);
+    options.logprobs = WORDS + 1;
+    cr_expect_eq(kiln_lm_batcher_submit(batcher, text, 40, &options, &request),
+                 KILN_INVALID_ARGUMENT);
+    kiln_lm_batcher_release(batcher);
+}
+
 /* ---- who leaves, and when ---- */
 
 static void check_ends(void)

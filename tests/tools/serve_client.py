@@ -2,6 +2,7 @@
 """Clients of `kiln serve`: serve_client.py URL WHAT [ARGUMENT]. Prints "fine", or fails."""
 import http.client
 import json
+import math
 import os
 import re
 import signal
@@ -144,6 +145,51 @@ def chats():
         assert [part["delta"] for part in parts] == [{"role": "assistant"}], parts
 
 
+def check_top(own, top, count, greedy):
+    """Log-probabilities of a token and of the most probable ones, whose order is theirs."""
+    assert own < 0 and len(top) <= count and sum(map(math.exp, top)) < 1.0001
+    assert top == sorted(top, reverse=True) and (not top or own <= top[0])
+    assert not greedy or not top or own == top[0]
+
+
+def logprobs():
+    for stop in (None, text(PROMPTS[0])[6:8]):
+        form = {"logprobs": 3, "temperature": 0, "max_tokens": 24, "stop": stop}
+        whole = complete(PROMPTS[0], **form)["choices"][0]
+        found = whole["logprobs"]
+        sizes = {name: len(of) for name, of in found.items()}
+        assert set(sizes) == {"tokens", "token_logprobs", "top_logprobs", "text_offset"}, sizes
+        assert len(set(sizes.values())) == 1 and (stop or sizes["tokens"] == 24), sizes
+        assert found["text_offset"][0] == 0 and found["text_offset"] == sorted(found["text_offset"])
+        for own, top in zip(found["token_logprobs"], found["top_logprobs"]):
+            check_top(own, sorted(top.values(), reverse=True), 3, True)
+        together = {name: [] for name in found}
+        for part in events("/v1/completions", prompt=PROMPTS[0], **form):
+            for name, of in (part["choices"][0]["logprobs"] or {}).items():
+                together[name] += of
+        assert together == found
+        if not stop:
+            assert "".join(found["tokens"]).replace("\ufffd", "") == whole["text"].replace("\ufffd", "")
+    only = complete(PROMPTS[0], logprobs=0)["choices"][0]["logprobs"]
+    assert only["token_logprobs"] == complete(PROMPTS[0], logprobs=5)["choices"][0]["logprobs"]["token_logprobs"]
+    assert set(map(len, only["top_logprobs"])) == {0}
+    assert complete(PROMPTS[0])["choices"][0]["logprobs"] is None
+    form = {"model": "tiny", "messages": [{"role": "user", "content": "The sun"}], "seed": 2,
+            "temperature": 1.3, "max_tokens": 12, "logprobs": True, "top_logprobs": 4}
+    status, answer = post("/v1/chat/completions", **form)
+    assert status == 200, answer
+    content = answer["choices"][0]["logprobs"]["content"]
+    for one in content:
+        check_top(one["logprob"], [other["logprob"] for other in one["top_logprobs"]], 4, False)
+        assert bytes(one["bytes"]).decode(errors="replace") == one["token"] or "\ufffd" in one["token"]
+    assert b"".join(bytes(one["bytes"]) for one in content).decode(errors="replace").replace("\ufffd", "") == \
+        answer["choices"][0]["message"]["content"].replace("\ufffd", "")
+    parts = [part["choices"][0]["logprobs"] for part in events("/v1/chat/completions", **form)]
+    assert sum((part["content"] for part in parts if part), []) == content
+    expect(400, ask("POST", "/v1/chat/completions", json.dumps({**form, "logprobs": False})), None,
+           "top_logprobs: it takes logprobs to be true")
+
+
 # ---- many, wrong, gone ----
 
 def together():
@@ -197,7 +243,7 @@ def wrong():
             ({"prompt": "x", "stop": ["a"] * 17}, "more than 16"),
             ({"prompt": "x", "stop": "a" * 1001}, "more than 1000 bytes"),
             ({"prompt": "x", "stream": 1}, "neither true nor false"),
-            ({"prompt": "x", "logprobs": 2}, "logprobs: this server does not have it"),
+            ({"prompt": "x", "logprobs": 21}, "logprobs: it is no whole number from 0 to 20"),
             ({"prompt": "x", "echo": True}, "echo: "), ({"prompt": "x", "model": 3}, "model: "),
             ({"prompt": "x", "response_format": {"type": "json_object"}}, "response_format: "),
             ({"prompt": "x", "tools": [{}]}, "tools: this server does not have it")]
@@ -281,7 +327,12 @@ def openai():
     assert [model.id for model in client.models.list()] == ["tiny", "other"]
     answer = client.completions.create(model="tiny", prompt=PROMPTS[0], max_tokens=24, temperature=0)
     assert answer.choices[0].text == text(PROMPTS[0])
+    answer = client.completions.create(model="tiny", prompt=PROMPTS[0], max_tokens=5, logprobs=2)
+    assert len(answer.choices[0].logprobs.token_logprobs) == len(answer.choices[0].logprobs.tokens) == 5
     messages = [{"role": "user", "content": "The sun"}]
+    answer = client.chat.completions.create(model="tiny", messages=messages, max_tokens=5, logprobs=True,
+                                            top_logprobs=2)
+    assert [len(one.top_logprobs) for one in answer.choices[0].logprobs.content] == [2] * 5
     form = {"model": "tiny", "messages": messages, "max_tokens": 12, "temperature": 0}
     whole = client.chat.completions.create(**form)
     parts = client.chat.completions.create(stream=True, stream_options={"include_usage": True}, **form)

@@ -65,6 +65,7 @@ check "models, health" 0 '^fine$' pages
 check "a stream is the whole answer" 0 '^fine$' streams
 check "prompts of tokens, several, several answers" 0 '^fine$' prompts
 check "texts that stop" 0 '^fine$' stops
+check "log-probabilities" 0 '^fine$' logprobs
 check "conversations" 0 '^fine$' chats
 check "16 clients at once get what they get alone" 0 '^fine$' together
 check "wrong requests" 0 '^fine$' wrong
