@@ -116,7 +116,8 @@ int32_t kiln__sample(const struct kiln__sampling *sampling, const float *logits,
     for (size_t i = 0; i < count; i++)
         room[i] = (struct kiln__candidate){
             exp(((double)logits[i] - (double)logits[best]) / sampling->temperature), (int32_t)i};
-    if (sampling->top_k || sampling->top_p > 0 || sampling->min_p > 0) {
+    const bool has_share = sampling->top_p > 0 && sampling->top_p < 1;
+    if (sampling->top_k || has_share || sampling->min_p > 0) {
         const double sum = sum_of(room, count), least = least_of(sampling, sum, count);
         count = choose(sampling, sum, room, drop_below(least, room, count));
     }

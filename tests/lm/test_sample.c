@@ -94,6 +94,18 @@ Test(sample, top_k)
     }
 }
 
+/* A share of all is none at all: nothing is sorted for it, and what is drawn shows that. */
+Test(sample, a_share_of_all)
+{
+    const struct kiln__sampling none = {1, 0, 0, 0}, all = {1, 0, 1, 0};
+    float logits[COUNT];
+    struct kiln__candidate room[COUNT];
+    make_logits(logits);
+    for (int i = 0; i < MANY; i++)
+        cr_expect_eq(kiln__sample(&all, logits, COUNT, (i + 0.5) / MANY, room),
+                     kiln__sample(&none, logits, COUNT, (i + 0.5) / MANY, room));
+}
+
 Test(sample, odd_numbers)
 {
     struct kiln__candidate room[4];
