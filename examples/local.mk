@@ -5,6 +5,7 @@ examples = \
 	examples/digits \
 	examples/executor \
 	examples/hello \
+	examples/mandelbrot \
 	examples/serve_digits \
 	examples/train_digits \
 	examples/train_digits_conv

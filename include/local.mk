@@ -18,6 +18,7 @@ kilninclude_HEADERS = \
 	include/kiln/interpolation.h \
 	include/kiln/kiln.h \
 	include/kiln/kiln.hpp \
+	include/kiln/loop.h \
 	include/kiln/models.h \
 	include/kiln/movement.h \
 	include/kiln/normalization.h \

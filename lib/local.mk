@@ -69,6 +69,7 @@ graph_sources = \
 	lib/graph/batch_axis.h \
 	lib/graph/custom.c \
 	lib/graph/custom.h \
+	lib/graph/loop.h \
 	lib/graph/graph.c \
 	lib/graph/graph.h \
 	lib/graph/graph_text.c \
@@ -227,6 +228,7 @@ codegen_sources = \
 	lib/codegen/generic_text.c \
 	lib/codegen/load_gather.c \
 	lib/codegen/one_launch.c \
+	lib/codegen/loop_text.c \
 	lib/codegen/loops.c \
 	lib/codegen/loops.h \
 	lib/codegen/online_phases.c \
@@ -349,6 +351,9 @@ record_sources = \
 	lib/record/custom.c \
 	lib/record/custom_text.c \
 	lib/record/custom_text.h \
+	lib/record/loop.c \
+	lib/record/loop.h \
+	lib/record/loop_program.c \
 	lib/record/elements.c \
 	lib/record/gather.c \
 	lib/record/slice_at.c \
@@ -385,6 +390,7 @@ grad_sources = \
 	lib/grad/grad_attention_backward.c \
 	lib/grad/grad_convolution.c \
 	lib/grad/grad_custom.c \
+	lib/grad/grad_loop.c \
 	lib/grad/grad_gather.c \
 	lib/grad/grad_movement.c \
 	lib/grad/grad_product.c \

@@ -20,6 +20,7 @@ python_modules = \
 	python/kiln/_kernel.py \
 	python/kiln/_library.py \
 	python/kiln/_lm.py \
+	python/kiln/_loop.py \
 	python/kiln/_manipulation.py \
 	python/kiln/_mpi.py \
 	python/kiln/_namespace.py \
@@ -56,6 +57,7 @@ python_tests = \
 	python/tests/test_kernel.py \
 	python/tests/test_limits.py \
 	python/tests/test_lm.py \
+	python/tests/test_loop.py \
 	python/tests/test_onnx.py \
 	python/tests/test_pages.py \
 	python/tests/test_parallel.py \

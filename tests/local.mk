@@ -9,6 +9,7 @@ criterion_tests = \
 	tests/record/test_batch \
 	tests/record/test_custom \
 	tests/record/test_custom_refused \
+	tests/record/test_loop \
 	tests/programs/test_background \
 	tests/programs/test_background_joined \
 	tests/runtime/test_buffers \
@@ -145,6 +146,7 @@ device_tests = \
 	tests/record/test_batch \
 	tests/record/test_custom \
 	tests/record/test_custom_refused \
+	tests/record/test_loop \
 	tests/programs/test_background \
 	tests/programs/test_background_joined \
 	tests/runtime/test_buffers \

@@ -20,6 +20,7 @@
 #include <kiln/files.h>
 #include <kiln/gradient.h>
 #include <kiln/interpolation.h>
+#include <kiln/loop.h>
 #include <kiln/models.h>
 #include <kiln/movement.h>
 #include <kiln/normalization.h>

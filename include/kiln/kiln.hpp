@@ -236,6 +236,7 @@ using cross_entropy_options =
     detail::options<kiln_cross_entropy_options, kiln_cross_entropy_options_init>;
 using custom_kernel = detail::options<kiln_custom_kernel, kiln_custom_kernel_init>;
 using executor_options = detail::options<kiln_executor_options, kiln_executor_options_init>;
+using loop_options = detail::options<kiln_loop_options, kiln_loop_options_init>;
 using pool_options = detail::options<kiln_pool_options, kiln_pool_options_init>;
 using request_options = detail::options<kiln_request_options, kiln_request_options_init>;
 using recurrent = detail::options<kiln_recurrent, kiln_recurrent_init>;
@@ -1334,6 +1335,105 @@ inline std::vector<tensor> custom(const recorder &b, const kiln_custom_kernel &k
     return outputs;
 }
 
+/** A step's number, an i32, a value of the state at its start, and what belongs to it of xs: what a
+ *  step of kiln::loop(options) is recorded with. */
+inline tensor loop_step(const recorder &b)
+{
+    return tensor(b.get(), kiln_loop_step(b.get()));
+}
+inline tensor loop_state(const recorder &b, const tensor &initial)
+{
+    return tensor(b.get(), kiln_loop_state(b.get(), initial.id()));
+}
+inline tensor loop_element(const recorder &b, const tensor &xs)
+{
+    return tensor(b.get(), kiln_loop_element(b.get(), xs.id()));
+}
+
+namespace detail
+{
+
+inline std::vector<tensor> looped(const recorder &b, kiln_loop_options given,
+                                  const std::vector<tensor> &states,
+                                  const std::vector<tensor> &next,
+                                  const std::vector<tensor> &elements,
+                                  const std::vector<tensor> &outputs)
+{
+    const std::vector<kiln_tensor> all[] = {ids(states), ids(next), ids(elements), ids(outputs)};
+    std::vector<kiln_tensor> last(states.size()), stacked(outputs.size());
+    std::vector<tensor> results;
+    if (next.size() != states.size())
+        kiln_batch_fail(
+            b.get(), KILN_INVALID_ARGUMENT,
+            miscounted("kiln::loop", next.size(), "states after a step", states.size()).c_str());
+    given.state_count = states.size();
+    given.states = all[0].data();
+    given.next = all[1].data();
+    given.element_count = elements.size();
+    given.elements = all[2].data();
+    given.output_count = outputs.size();
+    given.outputs = all[3].data();
+    told(b.get(), kiln_loop(b.get(), &given, last.data(), stacked.data()));
+    for (const kiln_tensor &one : last)
+        results.emplace_back(b.get(), one);
+    for (const kiln_tensor &one : stacked)
+        results.emplace_back(b.get(), one);
+    return results;
+}
+
+} // namespace detail
+
+/** kiln_loop(): `step(number, state)` records a step and gives the state behind it, as many
+ *  tensors; it is called once. The state behind all steps. */
+template <class Step>
+std::vector<tensor> loop(const recorder &b, size_t steps, const std::vector<tensor> &initial,
+                         Step &&step)
+{
+    loop_options options;
+    const tensor number = loop_step(b);
+    std::vector<tensor> states;
+    for (const tensor &one : initial)
+        states.push_back(loop_state(b, one));
+    options.steps = steps;
+    options.step = number.id();
+    return detail::looped(b, options, states, step(number, states), {}, {});
+}
+
+/** The same until the mask `until(state)` holds, and `steps` steps at most. */
+template <class Step, class Until>
+std::vector<tensor> loop(const recorder &b, size_t steps, const std::vector<tensor> &initial,
+                         Step &&step, Until &&until)
+{
+    loop_options options;
+    const tensor number = loop_step(b);
+    std::vector<tensor> states;
+    for (const tensor &one : initial)
+        states.push_back(loop_state(b, one));
+    options.steps = steps;
+    options.step = number.id();
+    options.until = until(states).id();
+    return detail::looped(b, options, states, step(number, states), {}, {});
+}
+
+/** As many steps as each of xs has along its first dimension: `step(state, x)` gives a pair, the
+ *  state behind the step and what it leaves. The state behind all steps, then what they have left,
+ *  stacked. `reverse`: from the last x to the first. */
+template <class Step>
+std::vector<tensor> scan(const recorder &b, size_t steps, const std::vector<tensor> &initial,
+                         const std::vector<tensor> &xs, Step &&step, bool reverse = false)
+{
+    loop_options options;
+    std::vector<tensor> states, elements;
+    for (const tensor &one : initial)
+        states.push_back(loop_state(b, one));
+    for (const tensor &one : xs)
+        elements.push_back(loop_element(b, one));
+    options.steps = steps;
+    options.reverse = reverse;
+    const std::pair<std::vector<tensor>, std::vector<tensor>> given = step(states, elements);
+    return detail::looped(b, options, states, given.first, elements, given.second);
+}
+
 /** The completion of one submitted batch. */
 class event : public detail::handle<kiln_event, kiln_event_release>
 {
@@ -1525,7 +1625,7 @@ struct training {
     std::function<void(const recorder &in, std::size_t context,
                        const std::vector<tensor> &gradients)>
         update;
-    std::vector<double> shares; /* of the contexts in the averages; none: all alike */
+    std::vector<double> shares;            /* of the contexts in the averages; none: all alike */
     const kiln_reducer *reducer = nullptr; /* what adds up with other processes */
     /* Where processes keep parts of an optimiser's state (kiln_training::shards): of each context
      * after the other what gradients are derivatives by, and buffer::shard() of these. */

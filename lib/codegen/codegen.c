@@ -40,12 +40,23 @@ static void name_group(const struct kiln__plan *plan, const struct kiln__launch 
     }
 }
 
-/* The kernel's own text says all, but for how narrow types round. */
+/* The kernel's own text says all, but for how narrow types round. A loop has its program. */
 static void name_custom(const struct kiln__plan *plan, const struct kiln__launch *launch,
                         struct kiln__text *name)
 {
-    kiln__text_add(name, "custom %d %s", launch->variant.level_80,
-                   kiln__launch_custom(plan, launch)->text);
+    const struct kiln__custom *custom = kiln__launch_custom(plan, launch);
+    if (custom->loop) {
+        kiln__text_add(name, "loop");
+        kiln__text_add_bytes(name, &launch->variant, sizeof launch->variant);
+        kiln__text_add_bytes(name, custom->loop, kiln__loop_bytes(custom->loop));
+        kiln__text_add_bytes(name, custom->call.inputs, sizeof custom->call.inputs);
+        for (unsigned k = 0; k < custom->call.n_outputs; k++)
+            kiln__text_add(name, "%d,", (int)custom->call.outputs[k].type);
+        for (unsigned k = 0; k < custom->call.n_arguments; k++)
+            kiln__text_add(name, "%d,", custom->arguments[k].kind);
+        return;
+    }
+    kiln__text_add(name, "custom %d %s", launch->variant.level_80, custom->text);
 }
 
 void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch *launch,

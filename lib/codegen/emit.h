@@ -99,6 +99,9 @@ struct kiln__elements kiln__emit_run(const struct kiln__emit *emit, kiln_type ty
 void kiln__emit_operands(const struct kiln__emit *emit);
 void kiln__emit_epilogue(const struct kiln__emit *emit);
 
+/* A whole kernel with a loop inside (loop_text.c). */
+void kiln__emit_loop(const struct kiln__emit *emit, const struct kiln__custom *custom);
+
 /* Before kernels/generic.cl: all operations, for groups of any kind (generic_text.c). */
 void kiln__emit_generic_prelude(const struct kiln__emit *emit);
 void kiln__emit_generic(const struct kiln__emit *emit);

@@ -486,9 +486,13 @@ static void emit_lanes(const struct kiln__emit *emit)
 
 void kiln__emit_custom(const struct kiln__emit *emit)
 {
-    const char *text = kiln__launch_custom(emit->plan, emit->launch)->text;
+    const struct kiln__custom *custom = kiln__launch_custom(emit->plan, emit->launch);
+    if (custom->loop) {
+        kiln__emit_loop(emit, custom);
+        return;
+    }
     emit_types(emit);
-    kiln__text_add_bytes(kiln__code_line(emit->code, "%s", ""), text, strlen(text));
+    kiln__text_add_bytes(kiln__code_line(emit->code, "%s", ""), custom->text, strlen(custom->text));
 }
 
 void kiln__emit_prelude(const struct kiln__emit *emit)

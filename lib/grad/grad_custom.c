@@ -56,8 +56,12 @@ void kiln__adjoint_custom(struct kiln__gradient *walk, const struct kiln__node *
         outputs[k] = kiln__batch_tensor(batch, output_node(node, index, k));
         flowed[k] = flowed_to(walk, node, index, k);
     }
+    if (node->custom.call->loop)
+        kiln__adjoint_loop(walk, node, inputs, flowed, gradients);
     const kiln_status status =
-        call->gradient(batch, inputs, outputs, flowed, gradients, call->user);
+        node->custom.call->loop
+            ? batch->error.status
+            : call->gradient(batch, inputs, outputs, flowed, gradients, call->user);
     if (status && !batch->error.status)
         kiln__fail(&batch->error, status < 0 ? status : KILN_INVALID_ARGUMENT,
                    "%s: the gradient of kernel %s could not be recorded", walk->call,

@@ -32,7 +32,7 @@ static kiln__adjoint *const adjoints[] = {
 /* NULL where there is none. */
 static kiln__adjoint *adjoint_of(const struct kiln__node *node)
 {
-    if (node->kind == KILN__CUSTOM && !node->custom.call->call.gradient)
+    if (node->kind == KILN__CUSTOM && !node->custom.call->call.gradient && !node->custom.call->loop)
         return NULL;
     return node->kind < sizeof adjoints / sizeof *adjoints ? adjoints[node->kind] : NULL;
 }

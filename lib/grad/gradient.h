@@ -67,6 +67,12 @@ bool kiln__gradient_convolution(struct kiln__gradient *walk, uint32_t operand, k
 kiln_tensor kiln__gradient_operand(const struct kiln__gradient *walk, const struct kiln__node *node,
                                    unsigned k);
 
+/* Of a kernel with a loop inside, once for all its outputs: what flows to its inputs, or {0}, when
+ * flowed[k] flows to output k (grad_loop.c). */
+void kiln__adjoint_loop(struct kiln__gradient *walk, const struct kiln__node *node,
+                        const kiln_tensor *inputs, const kiln_tensor *flowed,
+                        kiln_tensor *gradients);
+
 /* The shape of a tensor of the batch; of the empty tensor, which errors leave: rank 0. */
 struct kiln__shape kiln__gradient_shape(const struct kiln__gradient *walk, kiln_tensor tensor);
 

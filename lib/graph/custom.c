@@ -15,7 +15,7 @@ struct entry {
     uint64_t hash;
     size_t references;
     struct entry *next;
-    struct kiln__custom_argument arguments[]; /* and behind them the text */
+    struct kiln__custom_argument arguments[]; /* and behind them loop and text */
 };
 
 /* A name stays: traces and errors say it when its call is gone. */
@@ -40,9 +40,10 @@ static size_t argument_bytes(const struct kiln__custom *custom)
 
 static uint64_t hash_of(const struct kiln__custom *custom)
 {
-    uint64_t parts[3] = {kiln__hash64(&custom->call, sizeof custom->call),
+    uint64_t parts[4] = {kiln__hash64(&custom->call, sizeof custom->call),
                          kiln__hash64(custom->arguments, argument_bytes(custom)),
-                         kiln__hash64(custom->text, strlen(custom->text))};
+                         kiln__hash64(custom->text, strlen(custom->text)),
+                         kiln__hash64(custom->loop, kiln__loop_bytes(custom->loop))};
     return kiln__hash64(parts, sizeof parts);
 }
 
@@ -50,7 +51,9 @@ static bool is_same(const struct kiln__custom *a, const struct kiln__custom *b)
 {
     return !memcmp(&a->call, &b->call, sizeof a->call) &&
            !memcmp(a->arguments, b->arguments, argument_bytes(a)) &&
-           !strcmp(a->kernel, b->kernel) && !strcmp(a->text, b->text);
+           !strcmp(a->kernel, b->kernel) && !strcmp(a->text, b->text) &&
+           kiln__loop_bytes(a->loop) == kiln__loop_bytes(b->loop) &&
+           (!a->loop || !memcmp(a->loop, b->loop, kiln__loop_bytes(a->loop)));
 }
 
 /* The lock is held. NULL without memory. */
@@ -75,18 +78,21 @@ static const char *keep_name(const char *text)
 static struct entry *make_entry(const struct kiln__custom *custom, uint64_t hash)
 {
     const size_t arguments = argument_bytes(custom), text = strlen(custom->text) + 1;
+    const size_t loop = kiln__loop_bytes(custom->loop);
     const char *kernel = keep_name(custom->kernel);
-    struct entry *entry = kernel ? malloc(sizeof *entry + arguments + text) : NULL;
+    struct entry *entry = kernel ? malloc(sizeof *entry + arguments + loop + text) : NULL;
     if (!entry)
         return NULL;
     *entry = (struct entry){.hash = hash};
-    char *words = (char *)entry->arguments + arguments;
+    char *program = (char *)entry->arguments + arguments, *words = program + loop;
     memcpy(entry->arguments, custom->arguments, arguments);
     memcpy(words, custom->text, text);
     memcpy(&entry->custom.call, &custom->call, sizeof custom->call);
     entry->custom.arguments = entry->arguments;
     entry->custom.kernel = kernel;
     entry->custom.text = words;
+    if (loop)
+        entry->custom.loop = memcpy(program, custom->loop, loop);
     return entry;
 }
 

@@ -8,6 +8,7 @@
 
 #include <kiln/custom.h>
 
+#include "graph/loop.h"
 #include "graph/shape.h"
 
 enum kiln__custom_kind {
@@ -52,6 +53,7 @@ struct kiln__custom {
     const struct kiln__custom_argument *arguments;
     const char *kernel; /* in `text`: KILN__CUSTOM_PREFIX and the name; static */
     const char *text;
+    const struct kiln__loop *loop; /* what the kernel does, in place of a text; NULL: has one */
 };
 
 #define KILN__CUSTOM_PREFIX "kiln_"

@@ -6,6 +6,9 @@
 /* Items of a work-group, where neither the kernel nor the device says. */
 #define ITEMS 64
 
+/* Where each item has a loop to itself, on a device that gives cores whole work-groups. */
+#define ITEMS_OF_LOOPS 4
+
 /* And along the third dimension, where NVIDIA's devices have room for no more. */
 #define ITEMS_DEEP 64
 
@@ -15,6 +18,31 @@ static size_t largest_divisor(size_t number, size_t most)
     while (divisor > 1 && number % divisor)
         divisor--;
     return divisor ? divisor : 1;
+}
+
+/* Elements of a loop that an item takes: a vector, where there is one. */
+static unsigned loop_width(const struct kiln__device *device, const struct kiln__custom_call *call)
+{
+    unsigned width = device->traits->chunked ? device->traits->vector : 1;
+    while (width > 1 && width > call->global[0])
+        width /= 2;
+    return width;
+}
+
+/* Items beyond the end return at once. */
+static void size_loop(const struct kiln__device *device, const struct kiln__custom_call *call,
+                      struct kiln__launch *launch)
+{
+    const size_t most = device->info.max_work_group;
+    const size_t items = kiln__divide_up(call->global[0], launch->variant.vector);
+    size_t local = device->traits->chunked ? ITEMS_OF_LOOPS : device->traits->work_group;
+    if (most && local > most)
+        local = most;
+    launch->dimensions = 1;
+    launch->local[0] = local;
+    launch->global[0] = kiln__divide_up(items, local) * local;
+    for (unsigned d = 1; d < 3; d++)
+        launch->global[d] = launch->local[d] = 1;
 }
 
 static void size_launch(const struct kiln__device *device, const struct kiln__custom_call *call,
@@ -112,9 +140,18 @@ void kiln__lower_custom(struct kiln__plan *plan, uint32_t index)
     launch.variant.level_80 = arithmetic.level_80;
     launch.variant.vector = 1;
     launch.variant.wide = true;
+    if (custom->loop) {
+        launch.variant = arithmetic;
+        launch.variant.vector = (uint8_t)loop_width(device, &custom->call);
+        launch.variant.chunked = device->traits->chunked;
+        launch.variant.wide = true;
+    }
     launch.kernel = custom->kernel;
     launch.bytes = bytes_of(plan, group, &custom->call);
-    size_launch(device, &custom->call, &launch);
+    if (custom->loop)
+        size_loop(device, &custom->call, &launch);
+    else
+        size_launch(device, &custom->call, &launch);
     for (unsigned i = 0; i < custom->call.n_arguments; i++)
         add_argument(plan, group, &custom->call, &custom->arguments[i], &launch);
     kiln__plan_launch(plan, &launch);

@@ -27,6 +27,7 @@ from ._lm import LanguageModel
 from ._onnx import Model
 from ._executor import Executor, Future, Row
 from ._kernel import Kernel, elementwise, kernel
+from ._loop import loop, scan, while_loop
 from ._parallel import Parallel
 from ._mpi import Ranks
 # Functions of tensors: the generated ones, and over them what takes more than those do.
@@ -58,9 +59,10 @@ __all__ = [
     'Kernel', 'LanguageModel', 'Model', 'Parallel', 'Ranks', 'Row', 'Tensor', 'batch', 'bf16', 'bool_',
     'default_context', 'devices', 'elementwise', 'evaluate', 'f16', 'f32', 'float16', 'float32',
     'function', 'grad', 'i32', 'i64', 'i8', 'int32', 'int64', 'int8', 'kernel', 'library_version',
-    'linalg', 'load', 'load_into', 'matmul', 'names', 'optim', 'q4_0', 'q4_1', 'q4_k', 'q5_0', 'q5_1',
-    'q5_k', 'q6_k', 'q8_0', 'random', 'save', 'saved', 'set_default_context', 'tensor', 'tensordot',
+    'linalg', 'load', 'load_into', 'loop', 'matmul', 'names', 'optim', 'q4_0', 'q4_1', 'q4_k', 'q5_0', 'q5_1',
+    'q5_k', 'q6_k', 'q8_0', 'random', 'save', 'saved', 'scan', 'set_default_context', 'tensor', 'tensordot',
     'tree_map', 'u8', 'uint8', 'value_and_grad', 'vecdot',
+    'while_loop',
 ]
 __all__ += _arithmetic.__all__
 __all__ += _creation.__all__

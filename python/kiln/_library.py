@@ -168,7 +168,7 @@ def initialised(macro: str) -> Any:
     for (kind, field, length), value in zip(STRUCTS[name], values):
         if value.startswith('sizeof'):
             setattr(made, field, ctypes.sizeof(struct(value[len('sizeof('):-1])))
-        elif not length and not kind.endswith('*') and value != '0':
+        elif not length and not kind.endswith('*') and value not in ('0', '{0}'):
             number = CONSTANTS[value] if value in CONSTANTS else float(value)
             setattr(made, field, number if kind == 'double' else int(number))
     return made

@@ -15,7 +15,7 @@ from kiln._library import Library, lib
 # or nobody has asked for them yet.
 LEFT = {'kiln_' + name for name in """
     attention_options_init context_options_init conv_options_init cross_entropy_options_init
-    custom_kernel_init
+    custom_kernel_init loop_options_init
     executor_options_init executor_options_init_latency executor_options_init_throughput model_init
     optimizer_options_init pool_options_init recurrent_init reducer_init request_options_init resize_options_init
     training_init window_options_init

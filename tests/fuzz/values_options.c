@@ -177,6 +177,30 @@ const kiln_custom_kernel *take_own_kernel(void)
     return &kernel;
 }
 
+/* States, elements and steps are those of earlier calls, or anything. */
+const kiln_loop_options *take_loop(void)
+{
+    static kiln_tensor tensors[4][SHORTEST];
+    static kiln_loop_options options;
+    if (one_in(8))
+        return NULL;
+    for (unsigned k = 0; k < 4 * SHORTEST; k++)
+        tensors[k / SHORTEST][k % SHORTEST] = take_tensor();
+    options.size = take_struct_size(sizeof options);
+    options.steps = one_in(16) ? SIZE_MAX : one_in(8) ? 70000 : byte() % 5;
+    options.state_count = byte() % (SHORTEST + 1);
+    options.states = one_in(8) ? NULL : tensors[0];
+    options.next = one_in(8) ? NULL : tensors[1];
+    options.element_count = one_in(2) ? 0 : byte() % (SHORTEST + 1);
+    options.elements = one_in(8) ? NULL : tensors[2];
+    options.output_count = one_in(2) ? 0 : byte() % (SHORTEST + 1);
+    options.outputs = one_in(8) ? NULL : tensors[3];
+    options.step = one_in(2) ? (kiln_tensor){0} : take_tensor();
+    options.until = one_in(2) ? (kiln_tensor){0} : take_tensor();
+    options.reverse = take_flag();
+    return &options;
+}
+
 const kiln_recurrent *take_recurrent(void)
 {
     static kiln_recurrent layer;

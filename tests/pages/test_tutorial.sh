@@ -48,6 +48,6 @@ while [ -e "step$((steps + 1)).c" ]; do
   steps=$((steps + 1))
   check "step $steps of the tutorial prints what it says" 0 . step "$steps"
 done
-check "the tutorial has twelve steps" 0 '^12$' echo "$steps"
+check "the tutorial has thirteen steps" 0 '^13$' echo "$steps"
 
 finish

@@ -94,6 +94,7 @@ static kiln_status ask_optimizer(void *to, size_t size)
     X(kiln_executor_options, kiln_executor_options_init)                                           \
     X(kiln_executor_options, kiln_executor_options_init_latency)                                   \
     X(kiln_executor_options, kiln_executor_options_init_throughput)                                \
+    X(kiln_loop_options, kiln_loop_options_init)                                                   \
     X(kiln_pool_options, kiln_pool_options_init)                                                   \
     X(kiln_recurrent, kiln_recurrent_init)                                                         \
     X(kiln_reducer, kiln_reducer_init)                                                             \
@@ -310,6 +311,17 @@ static kiln_status give_own_kernel(const void *given)
     return say(result);
 }
 
+static kiln_status give_loop(const void *given)
+{
+    kiln_loop_options *options = (kiln_loop_options *)(uintptr_t)given;
+    const kiln_tensor state = kiln_loop_state(batch, record(kiln_shape(1, 2)));
+    kiln_tensor last;
+    options->steps = options->state_count = 1;
+    options->states = options->next = &state;
+    kiln_loop(batch, options, &last, NULL);
+    return say(last);
+}
+
 static kiln_status give_context(const void *given)
 {
     kiln_context *made;
@@ -402,6 +414,7 @@ static const kiln_cross_entropy_options cross_entropy = KILN_CROSS_ENTROPY_INIT;
 static const kiln_resize_options resize = KILN_RESIZE_OPTIONS_INIT;
 static const kiln_recurrent recurrent = KILN_RECURRENT_INIT;
 static const kiln_custom_kernel own_kernel = KILN_CUSTOM_KERNEL_INIT;
+static const kiln_loop_options loop = KILN_LOOP_INIT;
 static const kiln_context_options usual = KILN_CONTEXT_OPTIONS_INIT;
 static const kiln_optimizer_options sgd = KILN_SGD_INIT;
 static const kiln_executor_options gathering = KILN_EXECUTOR_LATENCY_INIT;
@@ -430,6 +443,7 @@ static const struct read {
     ROW(resize, scales, give_resize, "options"),
     ROW(recurrent, bias, give_recurrent, "layer"),
     ROW(own_kernel, host, give_own_kernel, "kernel"),
+    ROW(loop, step, give_loop, "options"),
     ROW(usual, cache_dir, give_context, "options"),
     ROW(sgd, weight_decay, give_optimizer, "options"),
     ROW(gathering, max_wait_us, give_executor, "options"),

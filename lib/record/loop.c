@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loops: the step that was recorded is looked at, and becomes a kernel with the loop inside, or is
+ * recorded once for each step. */
+#include "record/loop.h"
+
+#include <kiln/elementwise.h>
+#include <kiln/movement.h>
+#include <kiln/operations.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "record/call.h"
+#include "util/structure.h"
+
+/* Most operations of steps that are recorded one by one. */
+#define MOST_OPERATIONS 65536
+
+static const kiln_tensor none = {0};
+
+/* ---- what a step is recorded with ---- */
+
+/* A node of its own that shows its input from row `start` on, or all of it. */
+static kiln_tensor record_view(kiln_batch *batch, uint32_t input, bool row, int64_t start,
+                               const char *call)
+{
+    const struct kiln__node *from = &batch->graph.nodes.items[input];
+    struct kiln__node node = {.kind = KILN__VIEW, .type = from->type, .n_inputs = 1};
+    node.op = row ? KILN__SLICE : KILN__VIEW_COMPOSED;
+    node.input[0] = input;
+    node.shape.rank = from->shape.rank - row;
+    node.view.start[0] = row ? start : 0;
+    for (uint32_t d = 0; d < node.shape.rank; d++) {
+        node.shape.dims[d] = from->shape.dims[d + row];
+        node.view.source[d] = (int8_t)(d + row);
+        node.view.step[d] = 1;
+    }
+    return kiln__batch_record(batch, &node, call);
+}
+
+/* Its tensor with elements that lie apart. */
+static kiln_tensor unpacked(kiln_batch *batch, kiln_tensor x, const char *call, const char *name)
+{
+    const struct kiln__node *node = kiln__batch_node(batch, x, call, name);
+    return !node ? none : kiln__node_has_blocks(node) ? kiln_cast(batch, x, KILN_F32) : x;
+}
+
+kiln_tensor kiln_loop_state(kiln_batch *batch, kiln_tensor initial)
+{
+    KILN__CALL(batch);
+    initial = unpacked(batch, initial, __func__, "initial");
+    return initial.id ? record_view(batch, kiln__tensor_index(initial), false, 0, __func__) : none;
+}
+
+kiln_tensor kiln_loop_element(kiln_batch *batch, kiln_tensor xs)
+{
+    KILN__CALL(batch);
+    xs = unpacked(batch, xs, __func__, "xs");
+    if (!xs.id)
+        return none;
+    const struct kiln__node *node = &batch->graph.nodes.items[kiln__tensor_index(xs)];
+    const struct kiln__shape shape = node->shape;
+    if (shape.rank == 0) {
+        kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
+                   "%s: xs has shape [], and no dimension that steps could go along", __func__);
+        return none;
+    }
+    if (shape.dims[0] == 0)
+        return kiln_fill(batch, node->type, shape.rank - 1, shape.dims + 1, 0);
+    return record_view(batch, kiln__tensor_index(xs), true, 0, __func__);
+}
+
+kiln_tensor kiln_loop_step(kiln_batch *batch)
+{
+    KILN__CALL(batch);
+    if (!kiln__batch_is_open(batch, __func__))
+        return none;
+    return kiln__batch_number(batch, KILN_I32, 0, __func__);
+}
+
+/* ---- checks ---- */
+
+/* As kiln__fail(), behind the call; false. */
+#define REFUSE(loop, status, format, ...)                                                          \
+    (kiln__fail(&(loop)->batch->error, status, "%s: " format, (loop)->call, __VA_ARGS__), false)
+
+static const struct kiln__node *node_at(const struct kiln__loop_call *loop, kiln_tensor tensor)
+{
+    return &loop->batch->graph.nodes.items[kiln__tensor_index(tensor)];
+}
+
+uint32_t kiln__loop_initial(const struct kiln__loop_call *loop, size_t k)
+{
+    return node_at(loop, loop->options.states[k])->input[0];
+}
+
+bool kiln__loop_stacked(const struct kiln__loop_call *loop, size_t k, struct kiln__shape *shape)
+{
+    const struct kiln__shape *one = &node_at(loop, loop->options.outputs[k])->shape;
+    size_t dims[KILN_MAX_RANK + 1] = {loop->options.steps};
+    memcpy(dims + 1, one->dims, one->rank * sizeof *dims);
+    return kiln__check_dims(loop->batch, loop->call, one->rank + (size_t)1, dims, shape);
+}
+
+static bool check_tensors(struct kiln__loop_call *loop, const char *what, size_t count,
+                          const kiln_tensor *tensors)
+{
+    if (count && !tensors)
+        return REFUSE(loop, KILN_INVALID_ARGUMENT, "%s is NULL", what);
+    for (size_t k = 0; k < count; k++)
+        if (!kiln__batch_node(loop->batch, tensors[k], loop->call, what))
+            return false;
+    return true;
+}
+
+static bool check_states(struct kiln__loop_call *loop)
+{
+    const kiln_loop_options *given = &loop->options;
+    if (given->state_count == 0)
+        return REFUSE(loop, KILN_INVALID_ARGUMENT, "%s", "there is no state");
+    if (!check_tensors(loop, "states", given->state_count, given->states) ||
+        !check_tensors(loop, "next", given->state_count, given->next))
+        return false;
+    for (size_t k = 0; k < given->state_count; k++) {
+        const struct kiln__node *state = node_at(loop, given->states[k]);
+        const struct kiln__node *next = node_at(loop, given->next[k]);
+        if (state->kind != KILN__VIEW || state->op != KILN__VIEW_COMPOSED)
+            return REFUSE(loop, KILN_INVALID_ARGUMENT, "states[%zu] is none of kiln_loop_state()",
+                          k);
+        for (size_t j = 0; j < k; j++)
+            if (given->states[j].id == given->states[k].id)
+                return REFUSE(loop, KILN_INVALID_ARGUMENT, "states[%zu] and states[%zu] are one", j,
+                              k);
+        if (state->type != next->type)
+            return REFUSE(loop, KILN_TYPE_MISMATCH,
+                          "state %zu is %s at first and %s after a step; cast it", k,
+                          kiln_type_name(state->type), kiln_type_name(next->type));
+        if (!kiln__shape_equal(&state->shape, &next->shape))
+            return REFUSE(
+                loop, KILN_SHAPE_MISMATCH, "state %zu has shape %s at first and %s after a step", k,
+                kiln__shape_text(&state->shape).text, kiln__shape_text(&next->shape).text);
+    }
+    return true;
+}
+
+static bool check_elements(struct kiln__loop_call *loop)
+{
+    const kiln_loop_options *given = &loop->options;
+    if (!check_tensors(loop, "elements", given->element_count, given->elements))
+        return false;
+    for (size_t k = 0; k < given->element_count && given->steps; k++) {
+        const struct kiln__node *element = node_at(loop, given->elements[k]);
+        if (element->kind != KILN__VIEW || element->op != KILN__SLICE)
+            return REFUSE(loop, KILN_INVALID_ARGUMENT,
+                          "elements[%zu] is none of kiln_loop_element()", k);
+        const struct kiln__shape *all = &loop->batch->graph.nodes.items[element->input[0]].shape;
+        if (all->rank != element->shape.rank + 1 || all->dims[0] != given->steps)
+            return REFUSE(loop, KILN_SHAPE_MISMATCH,
+                          "elements[%zu] is of xs of shape %s, and the loop takes %zu steps", k,
+                          kiln__shape_text(all).text, given->steps);
+    }
+    return true;
+}
+
+static bool check_until(struct kiln__loop_call *loop)
+{
+    const kiln_loop_options *given = &loop->options;
+    if (!given->until.id)
+        return true;
+    const struct kiln__node *until =
+        kiln__batch_node(loop->batch, given->until, loop->call, "until");
+    if (!until)
+        return false;
+    if (until->type != KILN_U8 && until->type != KILN_BOOL)
+        return REFUSE(loop, KILN_TYPE_MISMATCH, "until is %s, and it takes a mask, u8 or bool",
+                      kiln_type_name(until->type));
+    if (given->output_count)
+        return REFUSE(loop, KILN_INVALID_ARGUMENT, "%s",
+                      "a loop that may end early leaves nothing of each step: outputs or until");
+    for (size_t k = 0; k < given->state_count; k++) {
+        const struct kiln__shape *state = &node_at(loop, given->states[k])->shape;
+        if (kiln__shape_count(&until->shape) != 1 && !kiln__shape_equal(&until->shape, state))
+            return REFUSE(
+                loop, KILN_SHAPE_MISMATCH,
+                "until has shape %s and state %zu %s: it is of one element, or each state "
+                "has its shape",
+                kiln__shape_text(&until->shape).text, k, kiln__shape_text(state).text);
+    }
+    return true;
+}
+
+static bool check(struct kiln__loop_call *loop, const kiln_tensor *last, const kiln_tensor *stacked)
+{
+    const kiln_loop_options *given = &loop->options;
+    if (!last || (given->output_count && !stacked))
+        return REFUSE(loop, KILN_INVALID_ARGUMENT, "%s is NULL", last ? "stacked" : "last");
+    if (given->steps > INT32_MAX)
+        return REFUSE(loop, KILN_TOO_LARGE, "%zu steps, and 2^31 - 1 are the most", given->steps);
+    if (!check_states(loop) || !check_elements(loop) ||
+        !check_tensors(loop, "outputs", given->output_count, given->outputs))
+        return false;
+    if (given->step.id) {
+        const struct kiln__node *step =
+            kiln__batch_node(loop->batch, given->step, loop->call, "step");
+        if (step && (step->kind != KILN__CONSTANT || step->type != KILN_I32 || step->shape.rank))
+            return REFUSE(loop, KILN_INVALID_ARGUMENT, "%s", "step is none of kiln_loop_step()");
+        if (!step)
+            return false;
+    }
+    return check_until(loop);
+}
+
+/* ---- what the step is ---- */
+
+static void need(struct kiln__loop_call *loop, kiln_tensor tensor)
+{
+    if (tensor.id)
+        loop->needed[kiln__tensor_index(tensor)] = true;
+}
+
+static bool find_nodes(struct kiln__loop_call *loop)
+{
+    const kiln_loop_options *given = &loop->options;
+    const struct kiln__node *nodes = loop->batch->graph.nodes.items;
+    loop->count = loop->batch->graph.nodes.count;
+    loop->varies = calloc(2 * loop->count, sizeof *loop->varies);
+    if (!loop->varies)
+        return REFUSE(loop, KILN_OUT_OF_HOST_MEMORY, "%s", "no memory to record");
+    loop->needed = loop->varies + loop->count;
+    for (size_t k = 0; k < given->state_count; k++)
+        loop->varies[kiln__tensor_index(given->states[k])] = true;
+    for (size_t k = 0; k < given->element_count; k++)
+        loop->varies[kiln__tensor_index(given->elements[k])] = true;
+    if (given->step.id)
+        loop->varies[kiln__tensor_index(given->step)] = true;
+    for (size_t k = 0; k < given->state_count; k++)
+        need(loop, given->next[k]);
+    for (size_t k = 0; k < given->output_count; k++)
+        need(loop, given->outputs[k]);
+    need(loop, given->until);
+    for (size_t i = 0; i < loop->count; i++)
+        for (unsigned k = 0; k < nodes[i].n_inputs; k++)
+            loop->varies[i] = loop->varies[i] || loop->varies[nodes[i].input[k]];
+    for (size_t i = loop->count; i-- > 0;)
+        for (unsigned k = 0; loop->needed[i] && loop->varies[i] && k < nodes[i].n_inputs; k++)
+            loop->needed[nodes[i].input[k]] = true;
+    return true;
+}
+
+/* ---- step by step ---- */
+
+struct unrolled {
+    struct kiln__loop_call *loop;
+    uint32_t *now;      /* per node: what it is in this step */
+    kiln_tensor *state; /* before it */
+    kiln_tensor *left;  /* outputs: of each step, one output behind the other */
+};
+
+static kiln_tensor in_step(const struct unrolled *unrolled, kiln_tensor tensor)
+{
+    return kiln__batch_tensor(unrolled->loop->batch, unrolled->now[kiln__tensor_index(tensor)]);
+}
+
+static void begin_step(struct unrolled *unrolled, size_t number)
+{
+    struct kiln__loop_call *loop = unrolled->loop;
+    const kiln_loop_options *given = &loop->options;
+    for (size_t k = 0; k < given->state_count; k++)
+        unrolled->now[kiln__tensor_index(given->states[k])] =
+            kiln__tensor_index(unrolled->state[k]);
+    for (size_t k = 0; k < given->element_count; k++) {
+        const uint32_t all = node_at(loop, given->elements[k])->input[0];
+        unrolled->now[kiln__tensor_index(given->elements[k])] =
+            kiln__tensor_index(record_view(loop->batch, all, true, (int64_t)number, loop->call));
+    }
+    if (given->step.id)
+        unrolled->now[kiln__tensor_index(given->step)] = kiln__tensor_index(
+            kiln__batch_number(loop->batch, KILN_I32, (double)number, loop->call));
+}
+
+static bool is_placeholder(const struct kiln__loop_call *loop, uint32_t index)
+{
+    const kiln_loop_options *given = &loop->options;
+    bool found = given->step.id && kiln__tensor_index(given->step) == index;
+    for (size_t k = 0; k < given->state_count; k++)
+        found = found || kiln__tensor_index(given->states[k]) == index;
+    for (size_t k = 0; k < given->element_count; k++)
+        found = found || kiln__tensor_index(given->elements[k]) == index;
+    return found;
+}
+
+static void take_step(struct unrolled *unrolled, const uint32_t *nodes, size_t count, size_t number)
+{
+    struct kiln__loop_call *loop = unrolled->loop;
+    kiln_batch *batch = loop->batch;
+    const kiln_loop_options *given = &loop->options;
+    begin_step(unrolled, number);
+    for (size_t i = 0; i < count && !batch->error.status; i++) {
+        struct kiln__node node;
+        kiln__node_copy(&node, &batch->graph.nodes.items[nodes[i]]);
+        for (unsigned k = 0; k < node.n_inputs; k++)
+            node.input[k] = unrolled->now[node.input[k]];
+        unrolled->now[nodes[i]] = kiln__tensor_index(kiln__batch_record(batch, &node, loop->call));
+    }
+    for (size_t k = 0; k < given->output_count && !batch->error.status; k++)
+        unrolled->left[k * given->steps + number] = in_step(unrolled, given->outputs[k]);
+    for (size_t k = 0; k < given->state_count && !batch->error.status; k++) {
+        kiln_tensor next = in_step(unrolled, given->next[k]);
+        if (given->until.id)
+            next = kiln_cast(
+                batch, kiln_where(batch, in_step(unrolled, given->until), unrolled->state[k], next),
+                node_at(loop, given->states[k])->type);
+        /* The states of this step are still asked for by others: they change behind all. */
+        unrolled->state[given->state_count + k] = next;
+    }
+    memcpy(unrolled->state, unrolled->state + given->state_count,
+           given->state_count * sizeof *unrolled->state);
+}
+
+/* The nodes that are recorded for each step; NULL: how many. */
+static size_t list_nodes(const struct kiln__loop_call *loop, uint32_t *nodes)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < loop->count; i++) {
+        if (!loop->needed[i] || !loop->varies[i] || is_placeholder(loop, i))
+            continue;
+        if (nodes)
+            nodes[count] = i;
+        count++;
+    }
+    return count;
+}
+
+static void unroll(struct unrolled *unrolled, uint32_t *nodes, kiln_tensor *last,
+                   kiln_tensor *stacked)
+{
+    struct kiln__loop_call *loop = unrolled->loop;
+    kiln_batch *batch = loop->batch;
+    const kiln_loop_options *given = &loop->options;
+    const size_t count = list_nodes(loop, nodes), steps = given->steps;
+    for (uint32_t i = 0; i < loop->count; i++)
+        unrolled->now[i] = i;
+    for (size_t k = 0; k < given->state_count; k++)
+        unrolled->state[k] = kiln__batch_tensor(batch, kiln__loop_initial(loop, k));
+    for (size_t i = 0; i < steps && !batch->error.status; i++)
+        take_step(unrolled, nodes, count, given->reverse ? steps - 1 - i : i);
+    if (batch->error.status)
+        return;
+    memcpy(last, unrolled->state, given->state_count * sizeof *last);
+    for (size_t k = 0; k < given->output_count; k++)
+        stacked[k] = kiln_stack(batch, steps, unrolled->left + k * steps, 0);
+}
+
+static void record_steps(struct kiln__loop_call *loop, kiln_tensor *last, kiln_tensor *stacked)
+{
+    const kiln_loop_options *given = &loop->options;
+    const size_t operations = list_nodes(loop, NULL) + given->output_count + 1;
+    if (given->steps > MOST_OPERATIONS / operations) {
+        (void)REFUSE(
+            loop, KILN_TOO_LARGE,
+            "%zu steps of %zu operations: a step that is no kernel with the loop inside is "
+            "recorded each time, and %d operations are the most",
+            given->steps, operations, MOST_OPERATIONS);
+        return;
+    }
+    const size_t states = given->state_count, left = given->output_count * given->steps;
+    uint32_t *nodes = calloc(2 * loop->count, sizeof *nodes);
+    kiln_tensor *state = calloc(2 * states + left, sizeof *state);
+    if (nodes && state)
+        unroll(&(struct unrolled){loop, nodes + loop->count, state, state + 2 * states}, nodes,
+               last, stacked);
+    else
+        (void)REFUSE(loop, KILN_OUT_OF_HOST_MEMORY, "%s", "no memory to record");
+    free(nodes);
+    free(state);
+}
+
+/* ---- recording ---- */
+
+static void record_none(struct kiln__loop_call *loop, kiln_tensor *last, kiln_tensor *stacked)
+{
+    struct kiln__shape shape;
+    for (size_t k = 0; k < loop->options.state_count; k++)
+        last[k] = kiln__batch_tensor(loop->batch, kiln__loop_initial(loop, k));
+    for (size_t k = 0; k < loop->options.output_count; k++)
+        if (kiln__loop_stacked(loop, k, &shape))
+            stacked[k] = kiln_fill(loop->batch, node_at(loop, loop->options.outputs[k])->type,
+                                   shape.rank, shape.dims, 0);
+}
+
+static void record(kiln_batch *batch, const char *call, const kiln_loop_options *options,
+                   kiln_tensor *last, kiln_tensor *stacked)
+{
+    struct kiln__loop_call loop = {.batch = batch, .call = call};
+    if (!kiln__batch_is_open(batch, call))
+        return;
+    if (!options) {
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: options is NULL", call);
+        return;
+    }
+    if (KILN__STRUCTURE_READ(&batch->error, call, options, "KILN_LOOP_INIT", &loop.options) ||
+        !check(&loop, last, stacked) || !find_nodes(&loop))
+        return;
+    if (loop.options.steps == 0)
+        record_none(&loop, last, stacked);
+    else if (!kiln__loop_in_kernel(&loop, last, stacked) && !batch->error.status)
+        record_steps(&loop, last, stacked);
+    free(loop.varies);
+}
+
+kiln_status kiln_loop(kiln_batch *batch, const kiln_loop_options *options, kiln_tensor *last,
+                      kiln_tensor *stacked)
+{
+    KILN__CALL(batch);
+    if (batch)
+        kiln__call_unnamed(batch);
+    record(batch, __func__, options, last, stacked);
+    const kiln_status status = batch ? batch->error.status : KILN_INVALID_ARGUMENT;
+    if (!status || !options || options->size <= offsetof(kiln_loop_options, output_count))
+        return status;
+    for (size_t k = 0; last && k < options->state_count; k++)
+        last[k] = none;
+    for (size_t k = 0; stacked && k < options->output_count; k++)
+        stacked[k] = none;
+    return status;
+}
