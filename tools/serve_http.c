@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HTTP by libmicrohttpd: one thread for all connections, none of which waits for another. One whose
- * answer is in the making is suspended, and resumed by its model's thread. */
+ * body is long is suspended while another thread reads it, and one whose answer is in the making
+ * until its model's thread resumes it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <microhttpd.h>
@@ -15,22 +16,34 @@ enum {
     IDLE_SECONDS = 60,     /* a connection that neither reads nor writes */
     HEAD_BYTES = 32 << 10, /* of a request, and what is sent at once */
     BLOCK = 16 << 10,      /* of a stream */
+    LONG_BODY = 8 << 10,   /* bytes, of which reading keeps other connections waiting */
     MOST_BODIES = 8        /* times the limit: a longer body breaks the connection */
 };
 
 struct serve_http {
     struct MHD_Daemon *daemon;
+    struct server *server;
+    pthread_t reader; /* of long bodies */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct exchange *first, **end; /* whose bodies are to be read, under the lock; */
+    bool stops;                    /* as this is */
 };
 
 /* A request and its answer. */
 struct exchange {
+    struct serve_http *http;
     struct server *server;
     struct MHD_Connection *connection;
     struct serve_text body; /* up to a byte more than the limit */
     size_t body_bytes;
-    bool is_refused;   /* before its body */
-    const char *allow; /* see struct serve_problem */
+    bool is_refused;                 /* before its body */
+    const char *allow;               /* see struct serve_problem */
+    const char *path, *content_type; /* as long as the connection has the request */
+    bool is_read;                    /* the body: there is a job, or */
+    struct serve_reply reply;
     struct serve_job *job;
+    struct exchange *next; /* whose body is to be read */
 };
 
 /* ---- answers ---- */
@@ -153,16 +166,94 @@ static enum MHD_Result answer_job(struct exchange *exchange, struct MHD_Connecti
                              "application/json", &text);
 }
 
+/* ---- long bodies ---- */
+
+static void read_body(struct exchange *exchange)
+{
+    serve_route(exchange->server, exchange->path, exchange->content_type, &exchange->body,
+                &exchange->reply);
+    exchange->job = exchange->reply.job;
+    exchange->is_read = true;
+}
+
+/* What is there is read to the end, even once it stops: a connection waits for each. */
+static void *read_bodies(void *user)
+{
+    struct serve_http *http = user;
+    pthread_mutex_lock(&http->lock);
+    while (http->first || !http->stops) {
+        struct exchange *exchange = http->first;
+        if (!exchange) {
+            pthread_cond_wait(&http->wake, &http->lock);
+            continue;
+        }
+        http->first = exchange->next;
+        http->end = http->first ? http->end : &http->first;
+        pthread_mutex_unlock(&http->lock);
+        read_body(exchange);
+        MHD_resume_connection(exchange->connection);
+        pthread_mutex_lock(&http->lock);
+    }
+    pthread_mutex_unlock(&http->lock);
+    return NULL;
+}
+
+static bool start_reader(struct serve_http *http)
+{
+    http->end = &http->first;
+    if (pthread_mutex_init(&http->lock, NULL))
+        return false;
+    if (pthread_cond_init(&http->wake, NULL)) {
+        pthread_mutex_destroy(&http->lock);
+        return false;
+    }
+    if (!pthread_create(&http->reader, NULL, read_bodies, http))
+        return true;
+    pthread_cond_destroy(&http->wake);
+    pthread_mutex_destroy(&http->lock);
+    return false;
+}
+
+/* From now on all bodies are read where they come. */
+static void stop_reader(struct serve_http *http)
+{
+    pthread_mutex_lock(&http->lock);
+    http->stops = true;
+    pthread_cond_signal(&http->wake);
+    pthread_mutex_unlock(&http->lock);
+    pthread_join(http->reader, NULL);
+}
+
+/* Whether another thread reads it; the connection is suspended. */
+static bool hand_over(struct exchange *exchange)
+{
+    struct serve_http *http = exchange->http;
+    if (exchange->body.count <= LONG_BODY)
+        return false;
+    pthread_mutex_lock(&http->lock);
+    const bool reads = !http->stops;
+    if (reads) {
+        MHD_suspend_connection(exchange->connection);
+        *http->end = exchange;
+        http->end = &exchange->next;
+        pthread_cond_signal(&http->wake);
+    }
+    pthread_mutex_unlock(&http->lock);
+    return reads;
+}
+
 /* ---- requests ---- */
 
-static enum MHD_Result begin(struct server *server, struct MHD_Connection *connection,
+static enum MHD_Result begin(struct serve_http *http, struct MHD_Connection *connection,
                              const char *path, const char *method, void **state)
 {
+    struct server *server = http->server;
     struct exchange *exchange = calloc(1, sizeof *exchange);
     struct serve_problem problem;
     if (!exchange)
         return MHD_NO;
     *state = exchange;
+    exchange->http = http;
     exchange->server = server;
     exchange->connection = connection;
     atomic_fetch_add(&server->open, 1);
@@ -193,7 +284,6 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
                               size_t *data_bytes, void **state)
 {
     struct exchange *exchange = *state;
-    struct serve_reply reply;
     (void)version;
     if (!exchange)
         return begin(user, connection, path, method, state);
@@ -201,17 +291,20 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
         return add_body(exchange, data, data_bytes);
     if (exchange->is_refused)
         return MHD_YES;
+    if (!exchange->is_read) {
+        exchange->path = path;
+        exchange->content_type =
+            MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_TYPE);
+        if (hand_over(exchange))
+            return MHD_YES;
+        read_body(exchange);
+    }
     if (exchange->job)
-        return answer_job(exchange, connection);
-    serve_route(
-        exchange->server, path,
-        MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_TYPE),
-        &exchange->body, &reply);
-    exchange->job = reply.job;
-    if (!reply.job)
-        return queue_text(exchange, connection, reply.status, reply.type, &reply.text);
-    return reply.job->form.stream ? queue_stream(exchange, connection)
-                                  : answer_job(exchange, connection);
+        return exchange->job->form.stream ? queue_stream(exchange, connection)
+                                          : answer_job(exchange, connection);
+    struct serve_text text = exchange->reply.text;
+    exchange->reply.text = (struct serve_text){0};
+    return queue_text(exchange, connection, exchange->reply.status, exchange->reply.type, &text);
 }
 
 static void completed(void *user, struct MHD_Connection *connection, void **state,
@@ -225,19 +318,20 @@ static void completed(void *user, struct MHD_Connection *connection, void **stat
         serve_job_close(exchange->job);
     atomic_fetch_sub(&exchange->server->open, 1);
     free(exchange->body.bytes);
+    free(exchange->reply.text.bytes);
     free(exchange);
     *state = NULL;
 }
 
 /* ---- listening ---- */
 
-static struct MHD_Daemon *listen_at(struct server *server, const struct addrinfo *address,
+static struct MHD_Daemon *listen_at(struct serve_http *http, const struct addrinfo *address,
                                     unsigned connections)
 {
     const unsigned flags = MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
                            (address->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0u);
-    return MHD_start_daemon(flags, 0, NULL, NULL, handle, server, MHD_OPTION_SOCK_ADDR,
-                            address->ai_addr, MHD_OPTION_NOTIFY_COMPLETED, completed, server,
+    return MHD_start_daemon(flags, 0, NULL, NULL, handle, http, MHD_OPTION_SOCK_ADDR,
+                            address->ai_addr, MHD_OPTION_NOTIFY_COMPLETED, completed, http,
                             MHD_OPTION_CONNECTION_LIMIT, connections, MHD_OPTION_CONNECTION_TIMEOUT,
                             (unsigned)IDLE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
                             (size_t)HEAD_BYTES, MHD_OPTION_END);
@@ -258,12 +352,20 @@ struct serve_http *serve_http_start(struct server *server, const char *host, uns
     }
     struct serve_http *http = calloc(1, sizeof *http);
     if (http)
-        http->daemon = listen_at(server, address, connections);
+        http->server = server;
+    const bool reads = http && start_reader(http);
+    if (reads)
+        http->daemon = listen_at(http, address, connections);
     const int why = errno;
     freeaddrinfo(address);
-    if (!http || !http->daemon) {
+    if (!reads || !http->daemon) {
         fprintf(stderr, "kiln serve: port %u of %s cannot be had: %s\n", *port, host,
-                strerror(http ? why : ENOMEM));
+                strerror(reads ? why : ENOMEM));
+        if (reads) {
+            stop_reader(http);
+            pthread_cond_destroy(&http->wake);
+            pthread_mutex_destroy(&http->lock);
+        }
         free(http);
         return NULL;
     }
@@ -273,7 +375,11 @@ struct serve_http *serve_http_start(struct server *server, const char *host, uns
 
 void serve_http_stop(struct serve_http *http)
 {
-    if (http)
-        MHD_stop_daemon(http->daemon);
+    if (!http)
+        return;
+    stop_reader(http);
+    MHD_stop_daemon(http->daemon);
+    pthread_cond_destroy(&http->wake);
+    pthread_mutex_destroy(&http->lock);
     free(http);
 }

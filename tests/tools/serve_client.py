@@ -101,12 +101,15 @@ def streams():
 
 
 def prompts():
-    answer = complete(PROMPTS[:3], n=2, temperature=1, seed=5)
+    answer = complete(PROMPTS[:3], n=2, temperature=1, seed=11)
     assert [choice["index"] for choice in answer["choices"]] == list(range(6))
+    tokens = 0
     for i, prompt in enumerate(PROMPTS[:3]):
         for k in range(2):
-            assert answer["choices"][2 * i + k]["text"] == text(prompt, temperature=1, seed=5 + k)
-    assert answer["usage"]["completion_tokens"] == 6 * 24
+            alone = complete(prompt, temperature=1, seed=11 + k)
+            assert answer["choices"][2 * i + k]["text"] == alone["choices"][0]["text"]
+            tokens += alone["usage"]["completion_tokens"]
+    assert answer["usage"]["completion_tokens"] == tokens
     tokens = [7, 8, 9]
     assert complete(tokens)["usage"]["prompt_tokens"] == 3
     assert text([tokens, [10]]) == text(tokens)
@@ -188,6 +191,31 @@ def logprobs():
     assert sum((part["content"] for part in parts if part), []) == content
     expect(400, ask("POST", "/v1/chat/completions", json.dumps({**form, "logprobs": False})), None,
            "top_logprobs: it takes logprobs to be true")
+
+
+def long_bodies():
+    """Read by another thread, some of them while others are."""
+    wanted = [text(prompt) for prompt in PROMPTS]
+    got = [None] * 8
+
+    def client(i):
+        form = {"model": "tiny", "temperature": 0, "max_tokens": 24, "prompt": PROMPTS[i % 4],
+                "user": "x" * 15000}
+        if i < 4:
+            got[i] = post("/v1/completions", **form)[1]["choices"][0]["text"]
+        else:
+            parts = events("/v1/completions", **form)
+            got[i] = "".join(part["choices"][0]["text"] for part in parts)
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == wanted * 2
+    expect(400, ask("POST", "/v1/completions", " " * 15000), None, "the body is no JSON")
+    for _ in range(4):
+        begin(user="x" * 15000).close()  # gone before it is read, or while it is
+    assert text(PROMPTS[0]) == wanted[0]
 
 
 # ---- many, wrong, gone ----

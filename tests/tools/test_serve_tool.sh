@@ -66,6 +66,7 @@ check "a stream is the whole answer" 0 '^fine$' streams
 check "prompts of tokens, several, several answers" 0 '^fine$' prompts
 check "texts that stop" 0 '^fine$' stops
 check "log-probabilities" 0 '^fine$' logprobs
+check "long bodies" 0 '^fine$' long_bodies
 check "conversations" 0 '^fine$' chats
 check "16 clients at once get what they get alone" 0 '^fine$' together
 check "wrong requests" 0 '^fine$' wrong
