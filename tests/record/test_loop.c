@@ -201,6 +201,36 @@ Test(loop, scan)
     check_scan(true);
 }
 
+/* A number for each step, and one for all, beside many elements: s * x + bias. */
+Test(loop, numbers)
+{
+    static const float xs[] = {2, 3, 5}, bias[] = {7};
+    const size_t steps = 3, count = 19, one = 1;
+    float start[19], found[19];
+    for (size_t i = 0; i < count; i++)
+        start[i] = (float)i;
+    kiln_loop_options options = KILN_LOOP_INIT;
+    begin();
+    const kiln_tensor state =
+        kiln_loop_state(batch, kiln_upload(batch, KILN_F32, 1, &count, start));
+    const kiln_tensor x = kiln_loop_element(batch, kiln_upload(batch, KILN_F32, 1, &steps, xs));
+    const kiln_tensor next =
+        kiln_add(batch, kiln_mul(batch, state, x), kiln_upload(batch, KILN_F32, 1, &one, bias));
+    kiln_tensor last;
+    options.steps = steps;
+    options.state_count = options.element_count = 1;
+    options.states = &state;
+    options.next = &next;
+    options.elements = &x;
+    cr_expect_eq(kiln_loop(batch, &options, &last, NULL), KILN_OK, "%s", kiln_batch_error(batch));
+    kiln_read(batch, last, found, sizeof found);
+    cr_expect_eq(launches(), 1);
+    run();
+    for (size_t i = 0; i < count; i++)
+        cr_expect_eq(found[i], ((start[i] * 2 + 7) * 3 + 7) * 5 + 7);
+    end();
+}
+
 /* ---- gradients ---- */
 
 /* dL/dx and dL/dw, L the sum of squares behind the last step. */
