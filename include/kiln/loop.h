@@ -41,9 +41,10 @@ typedef struct kiln_loop_options {
     const kiln_tensor *outputs; /**< what is left of each step */
     kiln_tensor step;           /**< of kiln_loop_step(), or {0} */
     kiln_tensor until; /**< a mask of the state at the start of a step; where it is not 0 the step
-                          is not taken, nor any behind it. Of one element: for all states. Else of
-                          as many elements as each state has, and each element ends by itself. {0}:
-                            none. There are no outputs then */
+                          is not taken, nor any behind it. It depends on neither elements nor the
+                          number of the step. Of one element: for all states. Else of as many
+                          elements as each state has, and each element ends by itself. {0}: none.
+                          There are no outputs then */
     int reverse;       /**< from the last step, of the highest number, to the first */
 } kiln_loop_options;
 
@@ -66,12 +67,15 @@ KILN_API void kiln_loop_options_init(kiln_loop_options *options, size_t size);
  *  elementwise operations and casts, all of as many elements or of one, and takes at most 9 inputs
  *  and 8 outputs. Otherwise every step is recorded by itself: TOO_LARGE beyond 65,536 operations.
  *  A condition is looked at in each step by the kernel, which so ends early; steps that are
- * recorded are all computed, and what is beyond the end is dropped. A gradient through a kernel
- * keeps the states of some steps, and computes those between anew. Validation leaves the kernel
- * out, as an own one without a function of the host. Owner: the tensors belong to the batch.
- * Threads: one at a time. Errors, sticky: INVALID_HANDLE, INVALID_ARGUMENT (what is no state,
- * element or step; outputs beside `until`), TYPE_MISMATCH, SHAPE_MISMATCH, TOO_LARGE, UNSUPPORTED
- * (fields that this library lacks), OUT_OF_HOST_MEMORY. After one `last` and `stacked` are {0}. */
+ *  recorded are all computed, and what is beyond the end is dropped. A gradient through a kernel
+ *  keeps the states of some steps, and computes those between anew; with more than 4 states, or 8
+ *  states and shared operands, its steps are recorded one by one, and the limit above holds. There
+ *  what is NaN or infinite in a step beyond the end may reach the gradient. Validation leaves the
+ *  kernel out, as an own one without a function of the host. Owner: the tensors belong to the
+ * batch. Threads: one at a time. Errors, sticky: INVALID_HANDLE, INVALID_ARGUMENT (what is no
+ * state, element or step; outputs beside `until`), TYPE_MISMATCH, SHAPE_MISMATCH, TOO_LARGE,
+ * UNSUPPORTED (fields that this library lacks), OUT_OF_HOST_MEMORY. After one `last` and `stacked`
+ * are {0}. */
 KILN_API kiln_status kiln_loop(kiln_batch *batch, const kiln_loop_options *options,
                                kiln_tensor *last, kiln_tensor *stacked);
 

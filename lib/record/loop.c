@@ -218,6 +218,60 @@ static void need(struct kiln__loop_call *loop, kiln_tensor tensor)
         loop->needed[kiln__tensor_index(tensor)] = true;
 }
 
+/* A call's outputs follow each other, and its gradient looks for all of them. */
+static void need_outputs(struct kiln__loop_call *loop, const struct kiln__node *nodes, size_t i)
+{
+    if (nodes[i].kind == KILN__CUSTOM)
+        for (unsigned k = 0; k < nodes[i].custom.call->call.n_outputs; k++)
+            loop->needed[i - nodes[i].custom.output + k] = true;
+}
+
+/* What depends on what `of` has marks of. */
+static void spread(const struct kiln__loop_call *loop, bool *of)
+{
+    const struct kiln__node *nodes = loop->batch->graph.nodes.items;
+    for (size_t i = 0; i < loop->count; i++)
+        for (unsigned k = 0; k < nodes[i].n_inputs; k++)
+            of[i] = of[i] || of[nodes[i].input[k]];
+}
+
+static void mark_elements(const struct kiln__loop_call *loop, bool *of)
+{
+    const kiln_loop_options *given = &loop->options;
+    for (size_t k = 0; k < given->element_count; k++)
+        of[kiln__tensor_index(given->elements[k])] = true;
+    if (given->step.id)
+        of[kiln__tensor_index(given->step)] = true;
+}
+
+/* What a loop begins with is there before it, and its end is seen by the states alone: steps that
+ * are recorded one by one look at them again. */
+static bool check_dependence(struct kiln__loop_call *loop)
+{
+    const kiln_loop_options *given = &loop->options;
+    for (size_t k = 0; k < given->state_count; k++)
+        if (loop->varies[kiln__loop_initial(loop, k)])
+            return REFUSE(loop, KILN_INVALID_ARGUMENT,
+                          "state %zu is at first what a step of this loop is made of", k);
+    for (size_t k = 0; k < given->element_count && given->steps; k++)
+        if (loop->varies[node_at(loop, given->elements[k])->input[0]])
+            return REFUSE(loop, KILN_INVALID_ARGUMENT,
+                          "elements[%zu] is of what a step of this loop is made of", k);
+    if (!given->until.id)
+        return true;
+    bool *beside = calloc(loop->count, sizeof *beside);
+    if (!beside)
+        return REFUSE(loop, KILN_OUT_OF_HOST_MEMORY, "%s", "no memory to record");
+    mark_elements(loop, beside);
+    spread(loop, beside);
+    const bool does = beside[kiln__tensor_index(given->until)];
+    free(beside);
+    return !does ||
+           REFUSE(loop, KILN_INVALID_ARGUMENT, "%s",
+                  "until depends on an element or the number of a step: it is of the states alone, "
+                  "of which one may count");
+}
+
 static bool find_nodes(struct kiln__loop_call *loop)
 {
     const kiln_loop_options *given = &loop->options;
@@ -229,21 +283,20 @@ static bool find_nodes(struct kiln__loop_call *loop)
     loop->needed = loop->varies + loop->count;
     for (size_t k = 0; k < given->state_count; k++)
         loop->varies[kiln__tensor_index(given->states[k])] = true;
-    for (size_t k = 0; k < given->element_count; k++)
-        loop->varies[kiln__tensor_index(given->elements[k])] = true;
-    if (given->step.id)
-        loop->varies[kiln__tensor_index(given->step)] = true;
+    mark_elements(loop, loop->varies);
     for (size_t k = 0; k < given->state_count; k++)
         need(loop, given->next[k]);
     for (size_t k = 0; k < given->output_count; k++)
         need(loop, given->outputs[k]);
     need(loop, given->until);
-    for (size_t i = 0; i < loop->count; i++)
+    spread(loop, loop->varies);
+    for (size_t i = loop->count; i-- > 0;) {
+        if (!loop->needed[i] || !loop->varies[i])
+            continue;
+        need_outputs(loop, nodes, i);
         for (unsigned k = 0; k < nodes[i].n_inputs; k++)
-            loop->varies[i] = loop->varies[i] || loop->varies[nodes[i].input[k]];
-    for (size_t i = loop->count; i-- > 0;)
-        for (unsigned k = 0; loop->needed[i] && loop->varies[i] && k < nodes[i].n_inputs; k++)
             loop->needed[nodes[i].input[k]] = true;
+    }
     return true;
 }
 
@@ -388,6 +441,14 @@ static void record_none(struct kiln__loop_call *loop, kiln_tensor *last, kiln_te
                                    shape.rank, shape.dims, 0);
 }
 
+static void record_checked(struct kiln__loop_call *loop, kiln_tensor *last, kiln_tensor *stacked)
+{
+    if (loop->options.steps == 0)
+        record_none(loop, last, stacked);
+    else if (!kiln__loop_in_kernel(loop, last, stacked) && !loop->batch->error.status)
+        record_steps(loop, last, stacked);
+}
+
 static void record(kiln_batch *batch, const char *call, const kiln_loop_options *options,
                    kiln_tensor *last, kiln_tensor *stacked)
 {
@@ -401,10 +462,8 @@ static void record(kiln_batch *batch, const char *call, const kiln_loop_options 
     if (KILN__STRUCTURE_READ(&batch->error, call, options, "KILN_LOOP_INIT", &loop.options) ||
         !check(&loop, last, stacked) || !find_nodes(&loop))
         return;
-    if (loop.options.steps == 0)
-        record_none(&loop, last, stacked);
-    else if (!kiln__loop_in_kernel(&loop, last, stacked) && !batch->error.status)
-        record_steps(&loop, last, stacked);
+    if (check_dependence(&loop))
+        record_checked(&loop, last, stacked);
     free(loop.varies);
 }
 

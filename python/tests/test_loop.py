@@ -146,6 +146,30 @@ class Gradients(unittest.TestCase):
                     ends.append(loss_of_steps(np, *moved))
                 self.assertAlmostEqual(flat[i], (ends[0] - ends[1]) / 2e-4, delta=2e-4)
 
+    def test_of_a_loop_in_a_loop(self):
+        # Of the inner loop's results one is used, and what the other is made of as well.
+        for used in (0, 1):
+            def loss(x, steps):
+                def outer(i, x):
+                    y = x * 2
+                    pair = (x, y)
+                    if steps is np:
+                        for _ in range(3):
+                            pair = (pair[0] * 0.9 + pair[1] * 0.1, pair[1] * pair[0])
+                    else:
+                        pair = kiln.loop(3, lambda j, p: (p[0] * 0.9 + p[1] * 0.1, p[1] * p[0]), pair)
+                    return pair[used] * 0.1 + y * 0.01
+                if steps is np:
+                    return outer(1, outer(0, x)).sum()
+                return kiln.sum(kiln.loop(2, outer, x))
+            found = kiln.grad(lambda x: loss(x, kiln))(X).numpy()
+            x = X.astype(float)
+            for at in np.ndindex(x.shape):
+                step = np.zeros_like(x)
+                step[at] = 1e-5
+                expected = (loss(x + step, np) - loss(x - step, np)) / 2e-5
+                self.assertAlmostEqual(found[at], expected, delta=1e-4 * max(1, abs(expected)))
+
     def test_same_as_of_the_steps(self):
         for rev in (False, True):
             def scanned(s, xs, k, rev=rev):

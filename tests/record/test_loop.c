@@ -347,3 +347,31 @@ Test(loop, refused)
         end();
     }
 }
+
+/* A condition on the number of a step, and a state that begins as another one of the loop is. */
+Test(loop, refuses_what_a_step_is_made_of)
+{
+    static const size_t dims[] = {3};
+    for (int which = 0; which < 3; which++) {
+        begin();
+        kiln_loop_options options = KILN_LOOP_INIT;
+        const kiln_tensor x = kiln_fill(batch, KILN_F32, 1, dims, 1);
+        kiln_tensor states[2] = {kiln_loop_state(batch, x)};
+        states[1] = kiln_loop_state(batch, which == 0 ? kiln_scale(batch, states[0], 2) : x);
+        const kiln_tensor element = kiln_loop_element(batch, which == 1 ? states[0] : x);
+        options.steps = 3;
+        options.state_count = 2;
+        options.states = options.next = states;
+        options.elements = &element;
+        options.element_count = which == 1;
+        if (which == 2) {
+            options.step = kiln_loop_step(batch);
+            options.until = kiln_equal(batch, options.step, kiln_fill(batch, KILN_I32, 0, NULL, 2));
+        }
+        expect_refused(&options, KILN_INVALID_ARGUMENT,
+                       which == 0   ? "state 1 is at first what a step of this loop is made of"
+                       : which == 1 ? "elements[0] is of what a step of this loop is made of"
+                                    : "until depends on an element or the number of a step");
+        end();
+    }
+}
