@@ -5,15 +5,24 @@
 
 #include "lm/batcher.h"
 
-/* Of all logits, in double precision; the largest taken out, so that nothing overflows. */
+/* Of all logits, in double precision; the largest taken out, so that nothing overflows. An infinite
+ * one is the sum. */
 static double log_of_sum(const float *logits, size_t count)
 {
     double largest = -INFINITY, sum = 0;
     for (size_t i = 0; i < count; i++)
         largest = logits[i] > largest ? (double)logits[i] : largest;
+    if (isinf(largest))
+        return largest;
     for (size_t i = 0; i < count; i++)
         sum += exp((double)logits[i] - largest);
     return largest + log(sum);
+}
+
+/* What is infinite as the sum is has it all: the token is chosen among these. */
+static float logprob_of(float logit, double sum)
+{
+    return isinf(sum) && (double)logit == sum ? 0 : (float)((double)logit - sum);
 }
 
 /* Behind those that are there; of equal ones the first token comes first. */
@@ -34,8 +43,8 @@ void kiln__lm_keep_logprobs(kiln_lm_request *request, const float *logits, int32
         if (i < most || logits[i] > own[most].logprob)
             insert(own + 1, i, most, (kiln_lm_logprob){(int32_t)i, logits[i]});
     for (size_t i = 0; i < most; i++)
-        own[1 + i].logprob = (float)((double)own[1 + i].logprob - sum);
-    own[0] = (kiln_lm_logprob){token, (float)((double)logits[token] - sum)};
+        own[1 + i].logprob = logprob_of(own[1 + i].logprob, sum);
+    own[0] = (kiln_lm_logprob){token, logprob_of(logits[token], sum)};
 }
 
 size_t kiln_lm_request_logprobs(kiln_lm_request *request, size_t index, kiln_lm_logprob *logprobs,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Log-probabilities as OpenAI's clients read them: lists by tokens for texts, objects for messages.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "language.h"
@@ -36,6 +37,12 @@ static json_t *token_text(const struct serve_job *job, int32_t token)
     return language_json_text(text, bytes);
 }
 
+/* JSON has no infinity: OpenAI says this instead. */
+static double finite_of(float logprob)
+{
+    return isfinite(logprob) ? (double)logprob : -9999.0;
+}
+
 /* As many as there are. */
 static size_t read_kept(const struct serve_job *job, const struct serve_choice *choice, size_t said,
                         kiln_lm_logprob kept[SERVE_MOST_LOGPROBS + 1])
@@ -54,7 +61,7 @@ static json_t *message_token(const struct serve_job *job, kiln_lm_logprob kept)
     for (size_t i = 0; i < bytes; i++)
         json_array_append_new(numbers, json_integer((unsigned char)text[i]));
     return json_pack("{s:o, s:f, s:o}", "token", token_text(job, kept.token), "logprob",
-                     (double)kept.logprob, "bytes", numbers);
+                     finite_of(kept.logprob), "bytes", numbers);
 }
 
 static json_t *message_logprobs(const struct serve_job *job, const struct serve_choice *choice,
@@ -91,7 +98,7 @@ static json_t *text_top(const struct serve_job *job, const kiln_lm_logprob *kept
     for (size_t k = count; k-- > 1;) {
         json_t *text = token_text(job, kept[k].token);
         json_object_setn_new(top, json_string_value(text), json_string_length(text),
-                             json_real((double)kept[k].logprob));
+                             json_real(finite_of(kept[k].logprob)));
         json_decref(text);
     }
     return top;
@@ -105,7 +112,7 @@ static json_t *text_logprobs(const struct serve_job *job, const struct serve_cho
         kiln_lm_logprob kept[SERVE_MOST_LOGPROBS + 1] = {{0}};
         const size_t count = read_kept(job, choice, i, kept);
         json_array_append_new(tokens, token_text(job, kept[0].token));
-        json_array_append_new(own, json_real((double)kept[0].logprob));
+        json_array_append_new(own, json_real(finite_of(kept[0].logprob)));
         json_array_append_new(top, text_top(job, kept, count));
         json_array_append_new(at,
                               json_integer((json_int_t)characters(choice, choice->said[i].begin)));

@@ -338,6 +338,25 @@ Test(batcher, has_log_probabilities_of_each_token)
     kiln_lm_batcher_release(batcher);
 }
 
+/* An infinite logit has all of the probability, as the choice has it; none is NaN. */
+Test(batcher, has_log_probabilities_of_infinite_logits)
+{
+    const float up[] = {1, INFINITY, 2, -INFINITY}, down[] = {1, -INFINITY, 1, -INFINITY};
+    struct kiln_lm few = {.shape = {.words = 4}};
+    kiln_lm_batcher batcher = {.lm = &few};
+    kiln_lm_logprob found[4];
+    kiln_lm_request request = {.batcher = &batcher, .kept = 4, .logprobs = found};
+    kiln__lm_keep_logprobs(&request, up, 1);
+    cr_expect_eq(found[0].logprob, 0);
+    cr_expect_eq(found[1].token, 1);
+    cr_expect_eq(found[1].logprob, 0);
+    cr_expect_eq(found[2].token, 2);
+    cr_expect_eq(found[2].logprob, -INFINITY);
+    kiln__lm_keep_logprobs(&request, down, 2);
+    cr_expect_float_eq(found[0].logprob, -log(2), 1e-6);
+    cr_expect_eq(found[3].logprob, -INFINITY);
+}
+
 /* ---- who leaves, and when ---- */
 
 static void check_ends(void)
