@@ -357,12 +357,17 @@ static void take_step(struct unrolled *unrolled, const uint32_t *nodes, size_t c
     }
     for (size_t k = 0; k < given->output_count && !batch->error.status; k++)
         unrolled->left[k * given->steps + number] = in_step(unrolled, given->outputs[k]);
+    kiln_tensor until = none;
+    if (given->until.id && !batch->error.status)
+        until = in_step(unrolled, given->until);
+    /* Of one element, whatever its rank: a state keeps its own shape. */
+    if (until.id && kiln__shape_count(&node_at(loop, until)->shape) == 1)
+        until = kiln_reshape(batch, until, 0, NULL);
     for (size_t k = 0; k < given->state_count && !batch->error.status; k++) {
         kiln_tensor next = in_step(unrolled, given->next[k]);
-        if (given->until.id)
-            next = kiln_cast(
-                batch, kiln_where(batch, in_step(unrolled, given->until), unrolled->state[k], next),
-                node_at(loop, given->states[k])->type);
+        if (until.id)
+            next = kiln_cast(batch, kiln_where(batch, until, unrolled->state[k], next),
+                             node_at(loop, given->states[k])->type);
         /* The states of this step are still asked for by others: they change behind all. */
         unrolled->state[given->state_count + k] = next;
     }

@@ -162,6 +162,47 @@ Test(loop, until)
     }
 }
 
+/* A condition of one element, of a higher rank than a state, leaves its shape as it is. */
+Test(loop, until_of_any_rank)
+{
+    static const float x[6] = {0};
+    const size_t dims[] = {2, 3};
+    for (int apart = 0; apart < 2; apart++) {
+        kiln_loop_options options = KILN_LOOP_INIT;
+        kiln_tensor last;
+        int32_t taken = -1;
+        size_t rank = 9, shape[KILN_MAX_RANK];
+        begin();
+        const kiln_tensor initial = kiln_constant(batch, KILN_I32, 0);
+        const kiln_tensor state = kiln_loop_state(batch, initial);
+        kiln_tensor zero = kiln_constant(batch, KILN_I32, 0);
+        if (apart)
+            zero = kiln_cast(batch,
+                             kiln_sum(batch,
+                                      kiln_mul(batch, kiln_upload(batch, KILN_F32, 2, dims, x),
+                                               kiln_cast(batch, state, KILN_F32)),
+                                      0, NULL, 0),
+                             KILN_I32);
+        const kiln_tensor next =
+            kiln_add(batch, kiln_add(batch, state, kiln_constant(batch, KILN_I32, 1)), zero);
+        options.until =
+            kiln_reshape(batch, kiln_greater(batch, state, kiln_constant(batch, KILN_I32, 2)), 2,
+                         (size_t[]){1, 1});
+        options.steps = 7;
+        options.state_count = 1;
+        options.states = &state;
+        options.next = &next;
+        cr_expect_eq(kiln_loop(batch, &options, &last, NULL), KILN_OK, "%s",
+                     kiln_batch_error(batch));
+        cr_expect_eq(kiln_tensor_shape(batch, last, NULL, &rank, shape), KILN_OK);
+        cr_expect_eq(rank, 0);
+        kiln_read(batch, last, &taken, sizeof taken);
+        run();
+        cr_expect_eq(taken, 3);
+        end();
+    }
+}
+
 /* ---- elements and outputs ---- */
 
 /* Running sums, from either end, and what is left of each step. */
