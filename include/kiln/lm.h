@@ -358,8 +358,8 @@ KILN_API size_t kiln_lm_request_read(kiln_lm_request *request, size_t from, int3
 
 /** A token and the natural logarithm of its probability. */
 typedef struct kiln_lm_logprob {
-    int32_t token;
-    float logprob;
+    int32_t token; /**< its number */
+    float logprob; /**< 0 at most */
 } kiln_lm_logprob;
 
 /** Copy up to `most` log-probabilities of token number `index` of the answer, and answer how many,

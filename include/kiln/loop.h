@@ -30,16 +30,16 @@ KILN_API kiln_tensor kiln_loop_step(kiln_batch *batch);
 /** A loop over a step that has been recorded. Start from KILN_LOOP_INIT. Arrays are read during the
  *  call alone. */
 typedef struct kiln_loop_options {
-    size_t size;               /**< sizeof(kiln_loop_options), set by the initialiser */
-    size_t steps;              /**< how many; with `until` at most */
-    size_t state_count;        /**< 1 at least */
-    const kiln_tensor *states; /**< of kiln_loop_state(), each once */
-    const kiln_tensor *next;   /**< what each state is after the step: of its type and shape */
-    size_t element_count;
+    size_t size;                 /**< sizeof(kiln_loop_options), set by the initialiser */
+    size_t steps;                /**< how many; with `until` at most */
+    size_t state_count;          /**< 1 at least */
+    const kiln_tensor *states;   /**< of kiln_loop_state(), each once */
+    const kiln_tensor *next;     /**< what each state is after the step: of its type and shape */
+    size_t element_count;        /**< how many of elements */
     const kiln_tensor *elements; /**< of kiln_loop_element() */
-    size_t output_count;
-    const kiln_tensor *outputs; /**< what is left of each step */
-    kiln_tensor step;           /**< of kiln_loop_step(), or {0} */
+    size_t output_count;         /**< how many of outputs */
+    const kiln_tensor *outputs;  /**< what is left of each step */
+    kiln_tensor step;            /**< of kiln_loop_step(), or {0} */
     kiln_tensor until; /**< a mask of the state at the start of a step; where it is not 0 the step
                           is not taken, nor any behind it. It depends on neither elements nor the
                           number of the step. Of one element: for all states. Else of as many

@@ -69,7 +69,7 @@ kiln_tensor kiln__gradient_operand(const struct kiln__gradient *walk, const stru
 
 /* Of a kernel with a loop inside, once for all its outputs: what flows to its inputs, or {0}, when
  * flowed[k] flows to output k (grad_loop.c). */
-void kiln__adjoint_loop(struct kiln__gradient *walk, const struct kiln__node *node,
+void kiln__adjoint_loop(struct kiln__gradient *gradient, const struct kiln__node *node,
                         const kiln_tensor *inputs, const kiln_tensor *flowed,
                         kiln_tensor *gradients);
 
