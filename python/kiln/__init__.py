@@ -15,7 +15,7 @@ $KILN_LIBRARY names the shared library, if the usual search does not find the ri
 from ._library import Error, library_version
 from ._table import VERSION as __version__
 from ._types import BY_NAME as _types, DType
-from ._context import Context, default_context, devices, set_default_context
+from ._context import Context, Device, default_context, devices, set_default_context
 from ._tensor import Array, Tensor, evaluate, tensor
 from ._buffer import Buffer
 from ._batch import Batch, batch, names
@@ -55,7 +55,7 @@ float32, float16, int64, int32, int8, uint8, bool = f32, f16, i64, i32, i8, u8, 
 
 # So that a type checker reads it.
 __all__ = [
-    'Array', 'Batch', 'Buffer', 'Context', 'DType', 'Error', 'Executor', 'Function', 'Future',
+    'Array', 'Batch', 'Buffer', 'Context', 'DType', 'Device', 'Error', 'Executor', 'Function', 'Future',
     'Kernel', 'LanguageModel', 'Model', 'Parallel', 'Ranks', 'Row', 'Tensor', 'batch', 'bf16', 'bool_',
     'default_context', 'devices', 'elementwise', 'evaluate', 'f16', 'f32', 'float16', 'float32',
     'function', 'grad', 'i32', 'i64', 'i8', 'int32', 'int64', 'int8', 'kernel', 'library_version',

@@ -46,21 +46,28 @@ def values_of(structure: Any) -> SimpleNamespace:
     return SimpleNamespace(**fields)
 
 
-def devices() -> list[SimpleNamespace]:
+class Device(SimpleNamespace):
+    """What an OpenCL device says of itself: name, type, platform and the rest of kiln_device_info."""
+
+    def __repr__(self) -> str:
+        return f'<kiln.Device {self.name!r}, {self.type} of {self.platform!r}>'
+
+
+def devices() -> list[Device]:
     """What each OpenCL device of this machine says of itself, in the order of their numbers."""
     count = ctypes.c_size_t()
     check(lib.kiln_device_count(ctypes.byref(count)))
     return [_describe(index) for index in range(count.value)]
 
 
-def _describe(index: int) -> SimpleNamespace:
+def _describe(index: int) -> Device:
     info = struct('kiln_device_info')()
     check(lib.kiln_device_describe(index, *by_size(info)))
     return _device(info)
 
 
-def _device(info: Any) -> SimpleNamespace:
-    described = values_of(info)
+def _device(info: Any) -> Device:
+    described = Device(**vars(values_of(info)))
     described.type = lib.kiln_device_type_name(info.type).decode()
     return described
 
@@ -104,7 +111,7 @@ class Context:
         # Whether its batches read and write the host's memory in place.
         self.shares_host_memory = self.device.shares_host_memory and host_memory != 'separate'
 
-    def _describe_device(self) -> SimpleNamespace:
+    def _describe_device(self) -> Device:
         info = struct('kiln_device_info')()
         check(lib.kiln_context_device(self._held(), *by_size(info)))
         return _device(info)

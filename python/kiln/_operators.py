@@ -2,6 +2,7 @@
 """Operators and methods, of tensors and of buffers alike."""
 from __future__ import annotations
 
+import html
 import math
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Iterator, Optional
@@ -24,6 +25,10 @@ class Operators:
     __slots__ = ()
     shape: tuple[int, ...]
     dtype: DType
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the text of repr()."""
+        return f'<pre>{html.escape(repr(self))}</pre>'
 
     def _tensor(self) -> Tensor:
         raise NotImplementedError

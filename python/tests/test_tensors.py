@@ -293,6 +293,19 @@ class Tensors(unittest.TestCase):
         with self.assertRaisesRegex(kiln.Error, 'q8_0 is a type of blocks'):
             kiln.tensor(x).astype('q8_0')
 
+    def test_shown(self):
+        """devices, and what notebooks show of tensors and buffers"""
+        device = kiln.devices()[0]
+        for part in (device.name, device.type, device.platform):
+            self.assertIn(part, repr(device))
+        self.assertRegex(repr(device), '^<kiln.Device ')
+        for shown in (kiln.tensor([1.5]) + 1, kiln.Buffer([1.5])):
+            text = shown._repr_html_()
+            self.assertRegex(text, '^<pre>[^<>]*</pre>$')
+        self.assertIn('&lt;kiln.Buffer', text)
+        with kiln.batch():
+            self.assertIn('not computed', (kiln.tensor([1.5]) + 1)._repr_html_())
+
     def test_foreign_arrays(self):
         """buffers, arrays that are not row-major, DLPack"""
         class Shown:
