@@ -13,3 +13,18 @@ AC_DEFUN([KILN_TOOLS], [
   AC_CHECK_PROGS([SHELLCHECK], [shellcheck], [shellcheck])
   AC_CHECK_PROGS([NM], [nm], [nm])
 ])
+
+# Where shells look for completions.
+AC_DEFUN([KILN_COMPLETIONS], [
+  AC_ARG_WITH([bash-completion-dir],
+    [AS_HELP_STRING([--with-bash-completion-dir=DIR],
+      [completion for bash goes there (DATADIR/bash-completion/completions)])],
+    [], [with_bash_completion_dir=])
+  AC_ARG_WITH([zsh-completion-dir],
+    [AS_HELP_STRING([--with-zsh-completion-dir=DIR],
+      [completion for zsh goes there (DATADIR/zsh/site-functions)])],
+    [], [with_zsh_completion_dir=])
+  AC_SUBST([BASH_COMPLETION_DIR],
+    ["${with_bash_completion_dir:-\${datadir\}/bash-completion/completions}"])
+  AC_SUBST([ZSH_COMPLETION_DIR], ["${with_zsh_completion_dir:-\${datadir\}/zsh/site-functions}"])
+])

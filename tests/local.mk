@@ -422,6 +422,7 @@ script_tests = \
 	tests/tools/test_embed_dask.sh \
 	tests/tools/test_embed_tool.sh \
 	tests/tools/test_chat_tool.sh \
+	tests/tools/test_completion.sh \
 	tests/tools/test_generate_tool.sh \
 	tests/mpi/test_mpi.sh \
 	tests/python/test_python.sh \

@@ -211,7 +211,7 @@ check-shell:
 	    tests/onnx/check-nodes tests/onnx/environment \
 	    tests/run-suites tests/sub-build tests/golden-texts tests/check-deb tests/check-faults tests/check-python \
 	    tests/check-array-api tests/check-torch tests/check-wheel python/make-wheel \
-	    tests/check-installed tests/shell-tests tests/training-table tests/*.sh tests/*/*.sh
+	    tests/check-installed tests/shell-tests tools/completions/kiln tests/training-table tests/*.sh tests/*/*.sh
 
 # What `./bootstrap check-all` and CI run after `make check`, one after another.
 CHECK_SUITES = \
@@ -347,7 +347,8 @@ campaigns-long: all
 installcheck-local:
 	CC='$(CC)' NM='$(NM)' PKG_CONFIG='$(PKG_CONFIG)' DESTDIR='$(DESTDIR)' srcdir='$(srcdir)' \
 	    $(SHELL) $(srcdir)/tests/check-installed '$(DESTDIR)$(libdir)' \
-	    '$(DESTDIR)$(includedir)' '$(DESTDIR)$(bindir)'
+	    '$(DESTDIR)$(includedir)' '$(DESTDIR)$(bindir)' \
+	    '$(DESTDIR)$(bashcompletiondir)' '$(DESTDIR)$(zshcompletiondir)'
 
 # Whatever is configured here is also what the distribution is checked with.
 AM_DISTCHECK_CONFIGURE_FLAGS = $(DISTCHECK_FLAGS)

@@ -226,7 +226,7 @@ static const struct argp_option options[] = {
     {"pooling", 'p', "mean|cls", 0, "What a vector is made of; as configured, else mean", 0},
     {"no-normalize", NO_NORMALIZE, NULL, 0, "Leave vectors as long as they are", 0},
     {"batch", 'b', "LINES", 0, "Most lines of a batch (16; on GPUs 128)", 0},
-    {"precision", 't', "TYPE", 0, PRECISION_HELP, 0},
+    {"precision", 't', PRECISION_WORDS, 0, PRECISION_HELP, 0},
     {"device", 'd', "CHOICE", 0, "This device: number, type, or part of a name", 0},
     {"json", 'j', NULL, 0, "Print JSON", 0},
     {0},

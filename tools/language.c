@@ -96,7 +96,7 @@ static const struct argp_option options[] = {
     {"min-p", MIN_P, "SHARE", 0, "Of tokens this times as probable as the most probable one", 0},
     {"seed", 's', "NUMBER", 0, "What is drawn depends on it; 0", 0},
     {"context", CONTEXT, "TOKENS", 0, "Most tokens of the text", 0},
-    {"precision", 't', "TYPE", 0, PRECISION_HELP, 0},
+    {"precision", 't', PRECISION_WORDS, 0, PRECISION_HELP, 0},
     {"device", 'd', "CHOICE", 0, "This device: number, type, or part of a name", 0},
     {0},
 };

@@ -6,6 +6,8 @@ kiln_SOURCES = \
 	lib/util/format.c \
 	lib/util/format.h \
 	tools/cache.c \
+	tools/complete.c \
+	tools/complete.h \
 	tools/explain.c \
 	tools/info.c \
 	tools/main.c \
@@ -118,3 +120,9 @@ dist_man_MANS = \
 	doc/kiln-serve.1 \
 	doc/kiln-tune.1 \
 	doc/kiln.1
+
+# What shells offer; they ask the program (tools/complete.c).
+bashcompletiondir = @BASH_COMPLETION_DIR@
+dist_bashcompletion_DATA = tools/completions/kiln
+zshcompletiondir = @ZSH_COMPLETION_DIR@
+dist_zshcompletion_DATA = tools/completions/_kiln

@@ -9,6 +9,7 @@
 
 #include <kiln/version.h>
 
+#include "complete.h"
 #include "suggest.h"
 #include "tool.h"
 
@@ -42,41 +43,54 @@ static int help(int argc, char **argv);
 static int version(int argc, char **argv);
 
 static const struct command {
-    const char *name, *called;
+    const char *name, *called, *about;
     int (*run)(int argc, char **argv); /* NULL: */
     const char *lacks;
 } commands[] = {
-    {"help", "kiln help", help, NULL},
-    {"version", "kiln version", version, NULL},
-    {"info", "kiln info", kiln__tool_info, NULL},
-    {"cache", "kiln cache", kiln__tool_cache, NULL},
-    {"explain", "kiln explain", kiln__tool_explain, NULL},
-    {"profile", "kiln profile", kiln__tool_profile, NULL},
-    {"tune", "kiln tune", kiln__tool_tune, NULL},
-    {"run", "kiln run", WITH_ONNX(kiln__tool_run_model)},
-    {"embed", "kiln embed", WITH_TEXT(kiln__tool_embed)},
-    {"generate", "kiln generate", WITH_LM(kiln__tool_generate)},
-    {"chat", "kiln chat", WITH_LM(kiln__tool_chat)},
-    {"serve", "kiln serve", WITH_HTTP(kiln__tool_serve)},
+#define COMMAND(name, about) name, "kiln " name, about
+    {COMMAND("run", "run an ONNX file"), WITH_ONNX(kiln__tool_run_model)},
+    {COMMAND("embed", "lines of text become vectors, through a sentence encoder"),
+     WITH_TEXT(kiln__tool_embed)},
+    {COMMAND("generate", "have a text go on, by a language model"), WITH_LM(kiln__tool_generate)},
+    {COMMAND("chat", "talk with a language model"), WITH_LM(kiln__tool_chat)},
+    {COMMAND("serve", "answer over HTTP with language models"), WITH_HTTP(kiln__tool_serve)},
+    {COMMAND("info", "the OpenCL devices of this machine"), kiln__tool_info, NULL},
+    {COMMAND("cache", "the kernel cache: list, prune, clear, export, import, warm"),
+     kiln__tool_cache, NULL},
+    {COMMAND("explain", "run a program and show what kiln makes of its batches"),
+     kiln__tool_explain, NULL},
+    {COMMAND("profile", "run a program and show where the device's time went"), kiln__tool_profile,
+     NULL},
+    {COMMAND("tune", "find the parameters with which this device is fastest"), kiln__tool_tune,
+     NULL},
+    {COMMAND("help", "this text, or what is to be said about a command"), help, NULL},
+    {COMMAND("version", "the version of the library that is linked"), version, NULL},
 };
+
+#define COMMANDS (sizeof commands / sizeof *commands)
 
 static const char doc[] =
     "Run models, and look at the devices, the kernel cache and the plans of kiln.\v"
-    "Commands:\n"
-    "  run        run an ONNX file\n"
-    "  embed      lines of text become vectors, through a sentence encoder\n"
-    "  generate   have a text go on, by a language model\n"
-    "  chat       talk with a language model\n"
-    "  serve      answer over HTTP with language models\n"
-    "  info       the OpenCL devices of this machine\n"
-    "  cache      the kernel cache: list, prune, clear, export, import, warm\n"
-    "  explain    run a program and show what kiln makes of its batches\n"
-    "  profile    run a program and show where the device's time went\n"
-    "  tune       find the parameters with which this device is fastest\n"
-    "  help       this text, or what is to be said about a command\n"
-    "  version    the version of the library that is linked\n"
-    "\n"
     "`kiln help COMMAND' says more about each.";
+
+/* What stands behind the options: the commands. */
+static char *write_help(int key, const char *text, void *input)
+{
+    (void)input;
+    if (key != ARGP_KEY_HELP_POST_DOC)
+        return (char *)text;
+    char *list = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&list, &size);
+    if (!stream)
+        return (char *)text;
+    fputs("Commands:\n", stream);
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(stream, "  %-10s %s\n", commands[i].name, commands[i].about);
+    fprintf(stream, "\n%s", text);
+    fclose(stream);
+    return list;
+}
 
 static void print_version(FILE *stream, struct argp_state *state)
 {
@@ -86,7 +100,7 @@ static void print_version(FILE *stream, struct argp_state *state)
 
 static const struct command *find_command(const char *name)
 {
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    for (size_t i = 0; i < COMMANDS; i++)
         if (!strcmp(name, commands[i].name))
             return &commands[i];
     return NULL;
@@ -96,7 +110,7 @@ static const struct command *find_command(const char *name)
 static void refuse_command(struct argp_state *state, const char *name)
 {
     struct kiln__suggestion suggestion = {.word = name};
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    for (size_t i = 0; i < COMMANDS; i++)
         kiln__suggest(&suggestion, commands[i].name);
     kiln__refuse_word(state, "command", &suggestion);
 }
@@ -123,7 +137,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static const struct argp whole = {.parser = parse, .args_doc = "COMMAND [ARGUMENT...]", .doc = doc};
+static const struct argp whole = {
+    .parser = parse, .args_doc = "COMMAND [ARGUMENT...]", .doc = doc, .help_filter = write_help};
 
 /* ---- commands about the program itself ---- */
 
@@ -156,6 +171,25 @@ static int version(int argc, char **argv)
     return 0;
 }
 
+/* Of the words behind "kiln --complete", the last is being typed. */
+static int complete(int argc, char **argv)
+{
+    const char *typed = argv[argc - 1];
+    const struct command *command = argc > 1 ? find_command(argv[0]) : NULL;
+    const bool names = argc == 1 || (argc == 2 && command && command->run == help);
+    kiln__complete_begin();
+    if (names && *typed == '-')
+        kiln__complete(&whole, argc + 1, argv - 1);
+    else if (names)
+        for (size_t i = 0; i < COMMANDS; i++) {
+            if (commands[i].run)
+                kiln__complete_offer(typed, commands[i].name, commands[i].about);
+        }
+    else if (command && command->run && command->run != help && command->run != version)
+        return run_command(command, argc, argv);
+    return EXIT_SUCCESS;
+}
+
 /* A full disk shows at the latest where the rest is written. */
 static int written(const char *called, int status)
 {
@@ -170,6 +204,8 @@ int main(int argc, char **argv)
     struct choice choice = {0};
     argp_program_version_hook = print_version;
     argp_err_exit_status = EXIT_USAGE;
+    if (argc > 2 && !strcmp(argv[1], "--complete"))
+        return written("kiln --complete", complete(argc - 2, argv + 2));
     argp_parse(&whole, argc, argv, ARGP_IN_ORDER, NULL, &choice);
     int status = run_command(choice.command, argc - choice.first, argv + choice.first);
     return written(choice.command->called, status);

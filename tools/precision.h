@@ -13,7 +13,8 @@ struct precision {
     kiln_precision products;
 };
 
-#define PRECISION_HELP "Store weights and compute as f32, tf32, bf16 or f16"
+#define PRECISION_WORDS "f32|tf32|bf16|f16"
+#define PRECISION_HELP "Store weights and compute in this type"
 
 /* Of its word; another one is a wrong usage. */
 struct precision precision_read(const char *word, struct argp_state *state);

@@ -291,7 +291,7 @@ static const struct argp_option options[] = {
     {"profile", 'p', NULL, 0, "A table of the times of all kernels", 0},
     {"validate", 'v', NULL, 0, "Compare with the host in double precision", 0},
     {"plain", 'l', NULL, 0, "Record each node by itself, without recognising layers", 0},
-    {"precision", 't', "TYPE", 0, PRECISION_HELP, 0},
+    {"precision", 't', PRECISION_WORDS, 0, PRECISION_HELP, 0},
     {"device", 'd', "CHOICE", 0, "This device: number, type, or part of a name", 0},
     {"json", 'j', NULL, 0, "Print JSON", 0},
     {0},

@@ -226,7 +226,7 @@ static const struct argp_option options[] = {
     {"max-body", BODY, "BYTES", 0, "Largest request; 1048576", 0},
     {"max-connections", CONNECTIONS, "NUMBER", 0, "Most connections at once; 256", 0},
     {"drain", DRAIN, "SECONDS", 0, "How long answers may take after SIGTERM; 30", 0},
-    {"precision", 't', "TYPE", 0, PRECISION_HELP, 0},
+    {"precision", 't', PRECISION_WORDS, 0, PRECISION_HELP, 0},
     {"device", 'd', "CHOICE", 0, "This device: number, type, or part of a name", 0},
     {0},
 };
@@ -284,7 +284,8 @@ int kiln__tool_serve(int argc, char **argv)
         "file, called by its name without its ending; NAME=FILE calls it otherwise. Where it "
         "listens "
         "is printed. SIGTERM ends it, once what was asked is answered.";
-    struct argp argp = {.options = options, .parser = parse, .args_doc = "MODEL...", .doc = doc};
+    struct argp argp = {
+        .options = options, .parser = parse, .args_doc = "[NAME=]MODEL...", .doc = doc};
     struct serve_request request = {
         .host = "127.0.0.1",
         .port = USUAL_PORT,

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "complete.h"
+
 #define MOST_WORD 40
 
 static size_t least(size_t a, size_t b)
@@ -55,36 +57,44 @@ void kiln__refuse_word(const struct argp_state *state, const char *kind,
 
 /* ---- options ---- */
 
-/* Those that argp has beside a command's own. */
-static const struct argp_option common[] = {
-    {"help", '?', 0, 0, 0, 0}, {"usage", 0, 0, 0, 0, 0}, {"version", 'V', 0, 0, 0, 0}, {0}};
+static const struct argp_option *nth(const struct argp_option *options, size_t *index)
+{
+    for (; options && options->name; options++)
+        if (!(*index)--)
+            return options;
+    return NULL;
+}
 
-/* The option that a word, up to its end or a '=', is or begins; else how near it is. */
-static const struct argp_option *find_long(const struct argp_option *options, const char *word,
+const struct argp_option *kiln__tool_option(const struct argp *argp, size_t index)
+{
+    static const struct argp_option common[] = {{"help", '?', 0, 0, "Give this help list", 0},
+                                                {"usage", 0, 0, 0, "Give a short usage message", 0},
+                                                {"version", 'V', 0, 0, "Print program version", 0},
+                                                {0}};
+    const struct argp_option *option = nth(argp->options, &index);
+    for (const struct argp_child *child = argp->children; child && child->argp && !option; child++)
+        option = nth(child->argp->options, &index);
+    return option ? option : nth(common, &index);
+}
+
+/* The option that a word, up to its end, is or begins; else how near it is. */
+static const struct argp_option *find_long(const struct argp *argp,
                                            struct kiln__suggestion *suggestion)
 {
-    for (; options->name; options++) {
-        if (!strncmp(options->name, word, strlen(word)))
-            return options;
-        kiln__suggest(suggestion, options->name);
+    const struct argp_option *option;
+    for (size_t i = 0; (option = kiln__tool_option(argp, i)); i++) {
+        if (!strncmp(option->name, suggestion->word, strlen(suggestion->word)))
+            return option;
+        kiln__suggest(suggestion, option->name);
     }
     return NULL;
 }
 
-/* Of a command's options, those that it shares with others last. */
-static const struct argp_option *find_shared(const struct argp *argp, const char *word,
-                                             struct kiln__suggestion *suggestion)
+static bool has_value(const struct argp *argp, char letter)
 {
-    const struct argp_option *option = find_long(argp->options, word, suggestion);
-    for (const struct argp_child *child = argp->children; child && child->argp && !option; child++)
-        option = find_long(child->argp->options, word, suggestion);
-    return option;
-}
-
-static bool has_value(const struct argp_option *options, char letter)
-{
-    for (; options->name; options++)
-        if (options->key == letter && options->arg)
+    const struct argp_option *option;
+    for (size_t i = 0; (option = kiln__tool_option(argp, i)); i++)
+        if (option->key == letter && option->arg)
             return true;
     return false;
 }
@@ -92,13 +102,9 @@ static bool has_value(const struct argp_option *options, char letter)
 /* Whether the next argument is the value of a short option: of the last one of "-nd". */
 static bool takes_next(const struct argp *argp, const char *letters)
 {
-    for (; *letters; letters++) {
-        bool found = has_value(argp->options, *letters);
-        for (const struct argp_child *child = argp->children; child && child->argp; child++)
-            found = found || has_value(child->argp->options, *letters);
-        if (found)
+    for (; *letters; letters++)
+        if (has_value(argp, *letters))
             return !letters[1];
-    }
     return false;
 }
 
@@ -122,9 +128,7 @@ static void check_long(const struct argp *argp, const char *called, const char *
         length = MOST_WORD;
     memcpy(word, argument, length);
     word[length] = 0;
-    const struct argp_option *option = find_shared(argp, word, &suggestion);
-    if (!option)
-        option = find_long(common, word, &suggestion);
+    const struct argp_option *option = find_long(argp, &suggestion);
     if (!option)
         refuse(called, &suggestion);
     *skip = option->arg && !strchr(argument, '=');
@@ -132,6 +136,10 @@ static void check_long(const struct argp *argp, const char *called, const char *
 
 void kiln__tool_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input)
 {
+    if (kiln__completing()) {
+        kiln__complete(argp, argc, argv);
+        exit(0);
+    }
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         bool skip = false;
         if (!strncmp(argv[i], "--", 2))

@@ -20,8 +20,13 @@ void kiln__suggest(struct kiln__suggestion *suggestion, const char *known);
 void kiln__refuse_word(const struct argp_state *state, const char *kind,
                        const struct kiln__suggestion *suggestion);
 
+/* The options that a command takes: its own, those that it shares with others, those that argp has
+ * beside them; NULL behind the last. */
+const struct argp_option *kiln__tool_option(const struct argp *argp, size_t index);
+
 /* As argp_parse() for a sub-command, which argv[0] names; before that a long option that is none of
- * `argp` ends the program as wrong usage, with the one that it is nearest to. */
+ * `argp` ends the program as wrong usage, with the one that it is nearest to. While
+ * kiln__completing(), what could follow is printed, and the program ends. */
 void kiln__tool_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input);
 
 #endif
