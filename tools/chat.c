@@ -2,6 +2,8 @@
 /* `kiln chat`: a conversation with a language model, line by line. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,13 +33,31 @@ struct conversation {
     kiln_lm_message *messages; /* contents are their own */
 };
 
-/* Set by ctrl-C. */
+/* Set by ctrl-C, which also writes into the pipe: a wait for a line ends whenever it comes, and
+ * whichever thread it comes to. */
 static volatile sig_atomic_t interrupted;
+static int wake[2] = {-1, -1};
 
 static void interrupt(int number)
 {
     (void)number;
+    const int error = errno;
     interrupted = 1;
+    if (write(wake[1], "", 1) < 0)
+        errno = error; /* the pipe is full: the reader is woken already */
+}
+
+static bool catch_interrupts(void)
+{
+    const struct sigaction action = {.sa_handler = interrupt};
+    return !pipe2(wake, O_CLOEXEC | O_NONBLOCK) && !sigaction(SIGINT, &action, NULL);
+}
+
+static void forget_interrupts(void)
+{
+    char bytes[64];
+    while (read(wake[0], bytes, sizeof bytes) > 0)
+        continue;
 }
 
 static bool fail(const char *problem)
@@ -164,26 +184,38 @@ static bool answer(struct conversation *conversation)
     if (conversation->is_terminal)
         fprintf(stderr, "(%zu tokens, %.3g tokens/s)\n", tokens,
                 seconds > 0 ? (double)tokens / seconds : 0);
-    interrupted = 0;
     return add_message(conversation, "assistant", content);
 }
 
 /* ---- lines ---- */
+
+/* Asks until somebody begins to answer: ctrl-C drops half a line and asks anew. */
+static void prompt(void)
+{
+    struct pollfd either[] = {{STDIN_FILENO, POLLIN, 0}, {wake[0], POLLIN, 0}};
+    do {
+        if (either[1].revents)
+            fputc('\n', stderr);
+        forget_interrupts();
+        fputs("> ", stderr);
+        while (poll(either, 2, -1) < 0 && errno == EINTR)
+            continue;
+    } while (either[1].revents);
+}
 
 /* A line without its end, which the caller frees; NULL: there are no more. */
 static char *read_line(const struct conversation *conversation)
 {
     char *line = NULL;
     size_t capacity = 0;
-    ssize_t length = -1;
+    ssize_t length;
     do {
         if (conversation->is_terminal)
-            fprintf(stderr, "%s> ", interrupted ? "\n" : "");
-        interrupted = 0;
+            prompt();
         errno = 0;
         clearerr(stdin);
         length = getline(&line, &capacity, stdin);
-    } while (length < 0 && interrupted);
+    } while (length < 0 && errno == EINTR);
     if (length < 0) {
         free(line);
         return NULL;
@@ -221,11 +253,10 @@ static int run(const struct chat_request *request)
     struct language language = {0};
     struct conversation conversation = {
         .request = request, .language = &language, .is_terminal = isatty(STDIN_FILENO) != 0};
-    const struct sigaction action = {.sa_handler = interrupt}; /* a read ends, too */
     bool fine = !request->system || add_message(&conversation, "system", strdup(request->system));
     fine = fine && language_open(command, &request->language, &language);
-    if (conversation.is_terminal)
-        sigaction(SIGINT, &action, NULL);
+    if (fine && conversation.is_terminal && !catch_interrupts())
+        fine = fail("ctrl-C cannot be caught");
     fine = fine && talk(&conversation);
     language_close(&language);
     drop_messages(&conversation, 0, conversation.count);

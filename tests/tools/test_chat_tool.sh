@@ -72,7 +72,7 @@ if ! command -v python3 >/dev/null; then
     exit
 fi
 cat >"$folder/terminal.py" <<'TEXT'
-import os, pty, re, select, sys, time
+import os, pty, re, select, sys, termios, time
 
 pid, terminal = pty.fork()
 if not pid:
@@ -80,12 +80,22 @@ if not pid:
 said = b''
 
 
-def wait_for(pattern):
-    """What is said up to the pattern."""
+def keep_output(kept):
+    """Whether what is written is kept at ctrl-C, beside what is typed; the system drops both, later
+    than the program hears of it."""
+    attributes = termios.tcgetattr(terminal)
+    attributes[3] = attributes[3] & ~termios.NOFLSH | (termios.NOFLSH if kept else 0)
+    termios.tcsetattr(terminal, termios.TCSANOW, attributes)
+
+
+def wait_for(pattern, again=b''):
+    """What is said up to the pattern; what is typed again while nothing is said."""
     global said
-    end = time.time() + 120
+    end = time.time() + 600
     while not (found := re.search(pattern, said)):
-        ready, _, _ = select.select([terminal], [], [], 1)
+        ready, _, _ = select.select([terminal], [], [], 5)
+        if not ready:
+            os.write(terminal, again)
         try:
             part = os.read(terminal, 4096) if ready else b''
         except OSError:
@@ -97,14 +107,16 @@ def wait_for(pattern):
     return before
 
 
+keep_output(True)
 wait_for(rb'> ')
 os.write(terminal, b'the rain\n')
 wait_for(rb'the rain\r\n.')
 os.write(terminal, b'\x03')
 tokens = int(re.search(rb'\((\d+) tokens, [\d.e+]+ tokens/s\)', wait_for(rb'tokens/s\)')).group(1))
 wait_for(rb'> ')
+keep_output(False)
 os.write(terminal, b'half a li\x03')
-wait_for(rb'> ')
+wait_for(rb'> ', b'\x03')
 os.write(terminal, b'\x04')
 _, status = os.waitpid(pid, 0)
 print('fine' if not status and tokens < 60000 else f'{status} {tokens}')
