@@ -95,6 +95,14 @@ static inline F NAME(_whole)(global const uchar *block, const int i)
 #elif defined BLOCK_q4_0
 #define FOURS(block, i) (BYTES((block) + 2 + ((i) & 15)) >> ((i) >> 4) * 4)
 #define FOURS_LEAST -8
+#elif defined BLOCK_q4_z
+#define FOURS(block, i) (BYTES((block) + 8 + ((i) & 15)) >> ((i) >> 4) * 4)
+#define FOURS_LEAST (-as_float(kiln_block_word(block + 4)))
+#elif defined BLOCK_q8_z
+static inline F NAME(_whole)(global const uchar *block, const int i)
+{
+    return TO_F(BYTES(block + 8 + i)) - as_float(kiln_block_word(block + 4));
+}
 #elif defined BLOCK_q4_1
 #define FOURS(block, i) (BYTES((block) + 4 + ((i) & 15)) >> ((i) >> 4) * 4)
 #define FOURS_LEAST 0
@@ -132,7 +140,7 @@ static inline F NAME(_whole)(global const uchar *block, const int i)
 #ifdef FOURS
 static inline F NAME(_whole)(global const uchar *block, const int i)
 {
-    return TO_F(AS_I(FOURS(block, i) & 15) + FOURS_LEAST);
+    return TO_F(AS_I(FOURS(block, i) & 15)) + FOURS_LEAST;
 }
 #endif
 
@@ -151,6 +159,11 @@ static inline float NAME(_low)(global const uchar *block, const int i)
 static inline float NAME(_scale)(global const uchar *block, const int i)
 {
     return kiln_block_half(block + 208) * (float)((int)(block[192 + (i >> 4)] ^ 128) - 128);
+}
+#elif defined BLOCK_q4_z || defined BLOCK_q8_z
+static inline float NAME(_scale)(global const uchar *block, const int i)
+{
+    return as_float(kiln_block_word(block));
 }
 #else
 static inline float NAME(_scale)(global const uchar *block, const int i)
@@ -200,7 +213,7 @@ static inline struct SCALES NAME(_apart)(global const uchar *block, const int i)
 {
     struct SCALES apart = {0};
 #if BLOCK_LANES == 16 && defined __AVX512F__ && !defined BLOCK_q4_k && !defined BLOCK_q5_k &&       \
-    !defined BLOCK_q6_k
+    !defined BLOCK_q6_k && !defined BLOCK_q4_z && !defined BLOCK_q8_z
     /* All lanes at once from memory, scales in even ones. */
     typedef uint __attribute__((aligned(1))) word;
     const float16 pairs = __builtin_ia32_vcvtph2ps512_mask(

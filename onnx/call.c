@@ -237,8 +237,8 @@ kiln_tensor kiln__onnx_settle(struct kiln__onnx_call *call, kiln_tensor tensor, 
         return tensor;
     if (kiln__onnx_computed(has) != known->computed)
         tensor = kiln_cast(call->batch, tensor, known->computed);
-    if (known->bytes < kiln_type_size(known->computed))
-        tensor = cut(call->batch, tensor, known->computed, 8 * (int)known->bytes,
+    if (known->bits < 8 * kiln_type_size(known->computed))
+        tensor = cut(call->batch, tensor, known->computed, (int)known->bits,
                      known->storage == KILN__ONNX_SIGNED);
     return tensor;
 }

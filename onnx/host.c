@@ -150,8 +150,8 @@ union kiln__onnx_cell kiln__onnx_host_round(int type, union kiln__onnx_cell cell
         cell.f = round_float(known, cell.f);
     else if (known->type == KILN_BOOL)
         cell.i = cell.i != 0;
-    else if (known->bytes < 8) {
-        unsigned unused = 64 - 8 * (unsigned)known->bytes;
+    else if (known->bits < 64) {
+        unsigned unused = 64 - known->bits;
         uint64_t shifted = (uint64_t)cell.i << unused;
         cell.i = known->storage == KILN__ONNX_SIGNED ? (int64_t)shifted >> unused
                                                      : (int64_t)(shifted >> unused);

@@ -5,6 +5,7 @@
 # and a line in onnx/operators.h.
 onnx_operators = \
 	onnx/ops_attention.c \
+	onnx/ops_blocks.c \
 	onnx/ops_channels.c \
 	onnx/ops_content.c \
 	onnx/ops_control.c \
@@ -37,6 +38,8 @@ onnx_sources = \
 	lib/util/format.h \
 	onnx/batches.c \
 	onnx/batches.h \
+	onnx/blocks.c \
+	onnx/blocks.h \
 	onnx/call.c \
 	onnx/call.h \
 	onnx/describe.c \
@@ -128,6 +131,7 @@ onnx_tests = \
 	tests/onnx/test_integers \
 	tests/onnx/test_model \
 	tests/onnx/test_patterns \
+	tests/onnx/test_quantised \
 	tests/onnx/test_sample \
 	tests/onnx/test_twice
 ONNX_TEST_CPPFLAGS = -I$(top_builddir) -I$(top_srcdir) $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
@@ -144,6 +148,9 @@ tests_onnx_test_model_LDADD = $(ONNX_TEST_LIBS)
 tests_onnx_test_patterns_SOURCES = tests/onnx/test_patterns.c $(onnx_test_models)
 tests_onnx_test_patterns_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_patterns_LDADD = $(ONNX_TEST_LIBS)
+tests_onnx_test_quantised_SOURCES = tests/onnx/test_quantised.c $(onnx_test_models)
+tests_onnx_test_quantised_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
+tests_onnx_test_quantised_LDADD = $(ONNX_TEST_LIBS)
 tests_onnx_test_sample_SOURCES = tests/onnx/test_sample.c $(onnx_test_models)
 tests_onnx_test_sample_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_sample_LDADD = $(ONNX_TEST_LIBS)

@@ -17,8 +17,10 @@ struct kiln__onnx_weight {
     size_t dims[KILN_MAX_RANK];
     struct kiln__onnx_host *host; /* if it is small */
     kiln_buffer *buffer;          /* made when it is needed first, from `host`; else at load */
+    bool apart;                   /* its content is in blocks alone */
 };
 
+struct kiln__onnx_blocks;
 struct kiln__onnx_kept;
 struct kiln__onnx_form;
 
@@ -30,6 +32,8 @@ struct kiln_onnx_model {
     struct kiln__onnx_file *file;      /* that it was read from; or NULL */
     struct kiln__onnx_weight *weights; /* one for each of graphs.constants */
     struct kiln__onnx_host *hosts;     /* theirs */
+    size_t n_blocks;
+    struct kiln__onnx_blocks *blocks; /* weights of products of blocks */
     kiln_model_value *inputs, *outputs;
     struct kiln__onnx_form *forms; /* the same as callers of other headers have it (structure.c) */
     const int *input_types, *output_types; /* as TensorProto.DataType; 0: the file does not say */

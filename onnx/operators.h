@@ -12,6 +12,7 @@ struct kiln__onnx_call;
 /* The tables, a line for each; kiln__onnx_NAME_rows ends with a row without a name. */
 #define KILN__ONNX_TABLES(X)                                                                       \
     X(attention)                                                                                   \
+    X(blocks)                                                                                      \
     X(channels)                                                                                    \
     X(content)                                                                                     \
     X(control)                                                                                     \

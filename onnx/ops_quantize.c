@@ -3,7 +3,7 @@
  * exact: they are added up as f32 while the sum stays below 2^24, then as i32. */
 #include <string.h>
 
-#include "onnx/call.h"
+#include "onnx/blocks.h"
 #include "onnx/windows.h"
 
 /* Elements of 8 bits that f32 can multiply and add up without rounding: 255 * 255 * 256 < 2^24. */
@@ -17,10 +17,9 @@ static bool find_range(struct kiln__onnx_call *call, int type, double range[2])
     static const struct {
         int type;
         double lowest, highest;
-    } ranges[] = {{TYPE(UINT8), 0, UINT8_MAX},
-                  {TYPE(INT8), INT8_MIN, INT8_MAX},
-                  {TYPE(UINT16), 0, UINT16_MAX},
-                  {TYPE(INT16), INT16_MIN, INT16_MAX}};
+    } ranges[] = {{TYPE(UINT8), 0, UINT8_MAX},   {TYPE(INT8), INT8_MIN, INT8_MAX},
+                  {TYPE(UINT16), 0, UINT16_MAX}, {TYPE(INT16), INT16_MIN, INT16_MAX},
+                  {KILN__ONNX_UINT4, 0, 15},     {KILN__ONNX_INT4, -8, 7}};
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (ranges[i].type == type) {
             range[0] = ranges[i].lowest;
@@ -57,31 +56,6 @@ static kiln_tensor along_axis(struct kiln__onnx_call *call, size_t i,
     return kiln_reshape(call->batch, kiln__onnx_tensor(call, i), x->rank, dims);
 }
 
-/* A scale for each block of elements along the axis: each is repeated, the last ones cut off. */
-static kiln_tensor in_blocks(struct kiln__onnx_call *call, size_t i,
-                             const struct kiln__onnx_value *x, size_t axis, size_t block)
-{
-    const struct kiln__onnx_value *scale = kiln__onnx_operand(call, i);
-    size_t single[KILN_MAX_RANK + 1], repeated[KILN_MAX_RANK + 1], joined[KILN_MAX_RANK];
-    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
-    if (x->rank == KILN_MAX_RANK || scale->dims[axis] * block < x->dims[axis]) {
-        kiln__onnx_refuse(call, KILN_SHAPE_MISMATCH, "its blocks do not cover the axis");
-        return (kiln_tensor){0};
-    }
-    for (size_t d = 0; d <= x->rank; d++) {
-        single[d] = d == axis + 1 ? 1 : scale->dims[d > axis ? d - 1 : d];
-        repeated[d] = d == axis + 1 ? block : single[d];
-    }
-    for (size_t d = 0; d < x->rank; d++) {
-        joined[d] = d == axis ? scale->dims[d] * block : scale->dims[d];
-        stop[d] = (int64_t)(d == axis ? x->dims[d] : joined[d]);
-    }
-    kiln_tensor y = kiln_reshape(call->batch, kiln__onnx_tensor(call, i), x->rank + 1, single);
-    y = kiln_broadcast(call->batch, y, x->rank + 1, repeated);
-    y = kiln_reshape(call->batch, y, x->rank, joined);
-    return kiln_slice(call->batch, y, start, stop, NULL);
-}
-
 /* Operand i, a scale or a zero point, to go with x; the empty tensor if it is left out. */
 static kiln_tensor beside(struct kiln__onnx_call *call, size_t i, const struct kiln__onnx_value *x)
 {
@@ -97,7 +71,8 @@ static kiln_tensor beside(struct kiln__onnx_call *call, size_t i, const struct k
     size_t axis = kiln__onnx_axis(call, kiln__onnx_int(call, "axis", 1), x->rank);
     if (kiln__onnx_failed(call))
         return (kiln_tensor){0};
-    return blocks ? in_blocks(call, i, x, axis, block) : along_axis(call, i, x, axis);
+    return blocks ? kiln__onnx_repeat(call, kiln__onnx_tensor(call, i), axis, block, x->dims[axis])
+                  : along_axis(call, i, x, axis);
 }
 
 static void record_quantize(struct kiln__onnx_call *call)

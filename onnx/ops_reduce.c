@@ -112,7 +112,7 @@ static kiln_tensor empty_choice(struct kiln__onnx_call *call, const struct reduc
         return kiln_fill(call->batch, KILN_F32, rank, dims, how->empty);
     if (type->type == KILN_BOOL)
         return kiln_fill(call->batch, KILN_U8, rank, dims, how->empty > 0);
-    double lowest = is_signed ? -ldexp(1, 8 * (int)type->bytes - 1) : 0;
+    double lowest = is_signed ? -ldexp(1, (int)type->bits - 1) : 0;
     kiln_tensor low = kiln_fill(call->batch, type->computed, rank, dims, lowest);
     return how->empty < 0 ? low : kiln_bit_not(call->batch, low);
 }

@@ -82,7 +82,7 @@ static bool is_as_it_was(const struct kiln__onnx_file *file)
 
 static kiln_status read_converted(const struct part *part, size_t first, void *data, size_t n)
 {
-    size_t bytes = kiln__onnx_type(part->elements.type)->bytes;
+    size_t bytes = kiln__onnx_type(part->elements.type)->bits / 8;
     struct kiln__onnx_elements elements = part->elements;
     void *raw = malloc(n * bytes);
     if (!raw)
@@ -134,7 +134,9 @@ kiln_status kiln__onnx_file_serve(struct kiln__onnx_file *file, const Onnx__Tens
                                   const struct kiln__onnx_elements *elements, kiln_type type,
                                   kiln__onnx_converter *convert, kiln_buffer *buffer)
 {
-    uint64_t place = file && !elements->unpacked && !elements->owned ? find_place(file, proto) : 0;
+    bool raw = !elements->unpacked && !elements->owned;
+    uint64_t place =
+        file && raw && kiln__onnx_type(elements->type)->bits % 8 == 0 ? find_place(file, proto) : 0;
     if (!place)
         return KILN_OK;
     struct part *part = malloc(sizeof *part);

@@ -205,7 +205,9 @@ static kiln_status find_elements(const Onnx__TensorProto *proto, const char *fol
     kiln_status status = check_shape(proto, elements);
     if (status)
         return status;
-    size_t bytes = elements->count * kiln__onnx_type(elements->type)->bytes;
+    unsigned bits = kiln__onnx_type(elements->type)->bits;
+    size_t bytes =
+        bits < 8 ? elements->count / 2 + elements->count % 2 : elements->count * (bits / 8);
     if (proto->has_data_location &&
         proto->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
         return read_external(proto, folder, bytes, elements);
@@ -220,7 +222,7 @@ static kiln_status find_elements(const Onnx__TensorProto *proto, const char *fol
                 KILN_INVALID_ARGUMENT,
                 "kiln_model_load: tensor '%s' has %zu bytes, and its shape wants %zu",
                 name_of(proto), proto->raw_data.len, bytes);
-    } else if (have != elements->count)
+    } else if (have != (bits < 8 ? bytes : elements->count))
         return kiln__onnx_fail(
             KILN_INVALID_ARGUMENT,
             "kiln_model_load: tensor '%s' has %zu elements, and its shape wants %zu",
@@ -246,9 +248,14 @@ static uint64_t bits_at(const uint8_t *at, size_t bytes)
 static uint64_t bits_of(const struct kiln__onnx_elements *elements, size_t i)
 {
     const struct kiln__onnx_type *type = kiln__onnx_type(elements->type);
-    if (!elements->unpacked)
-        return bits_at((const uint8_t *)elements->bytes + i * type->bytes, type->bytes);
     uint32_t word;
+    if (type->bits < 8) {
+        word = elements->unpacked ? ((const uint32_t *)elements->bytes)[i / 2]
+                                  : ((const uint8_t *)elements->bytes)[i / 2];
+        return word >> i % 2 * 4 & 15;
+    }
+    if (!elements->unpacked)
+        return bits_at((const uint8_t *)elements->bytes + i * (type->bits / 8), type->bits / 8);
     uint64_t words;
     switch (elements->type) {
     case ONNX__TENSOR_PROTO__DATA_TYPE__DOUBLE:

@@ -16,10 +16,13 @@ enum kiln__onnx_storage {
     KILN__ONNX_BFLOAT /* the upper half of a float */
 };
 
+/* Numbers that the system's schema may be too old for. */
+enum { KILN__ONNX_UINT4 = 21, KILN__ONNX_INT4 = 22 };
+
 struct kiln__onnx_type {
     int number;
     const char *name;
-    size_t bytes; /* in raw_data */
+    unsigned bits; /* in raw_data; of 4, the first of two is the lower half of a byte */
     enum kiln__onnx_storage storage;
     kiln_type type;     /* of uploads, weights and results */
     kiln_type computed; /* what kiln's operations give where ONNX has this type */

@@ -404,10 +404,10 @@ static bool range_of(int type, double range[2])
 {
     const struct kiln__onnx_type *known = kiln__onnx_type(type);
     const bool is_signed = known->storage == KILN__ONNX_SIGNED;
-    const double count = ldexp(1, 8 * (int)known->bytes);
+    const double count = ldexp(1, (int)known->bits);
     range[0] = is_signed ? -count / 2 : 0;
     range[1] = is_signed ? count / 2 - 1 : count - 1;
-    return known->bytes < 8 || !is_signed;
+    return known->bits < 64 || !is_signed;
 }
 
 static union kiln__onnx_cell cast_cell(union kiln__onnx_cell cell, bool from_floats, int type)
@@ -441,7 +441,7 @@ static kiln_tensor cast_tensor(struct kiln__onnx_call *call, kiln_tensor x, int 
     double range[2];
     bool integer = to->type == to->computed && !kiln__onnx_type_floats(type);
     if (kiln__onnx_type_floats(from) && integer && range_of(type, range) &&
-        (to->bytes != kiln_type_size(to->type) || range[0] == 0))
+        (to->bits != 8 * kiln_type_size(to->type) || range[0] == 0))
         x = kiln_clamp(call->batch, x, range[0], range[1]);
     return kiln__onnx_settle(call, kiln_cast(call->batch, x, cast_type(type)), type);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "onnx/blocks.h"
 #include "onnx/record.h"
 #include "onnx/source.h"
 #include "onnx/tensor.h"
@@ -163,7 +164,7 @@ static kiln_status read_large(kiln_onnx_model *model, size_t which,
     struct kiln__onnx_weight *weight = &model->weights[which];
     kiln_type type = stored_type(model, elements);
     size_t size = kiln_type_size(type);
-    bool as_it_is = kiln__onnx_type(elements->type)->bytes == size &&
+    bool as_it_is = kiln__onnx_type(elements->type)->bits == 8 * size &&
                     type == kiln__onnx_type(elements->type)->type &&
                     (!elements->unpacked || type == KILN_F32);
     kiln_status status =
@@ -209,9 +210,10 @@ static kiln_status read_weight(kiln_onnx_model *model, size_t which, const char 
     weight->type = elements.type;
     weight->rank = elements.rank;
     memcpy(weight->dims, elements.dims, sizeof weight->dims);
-    status = kiln__onnx_is_small(elements.type, elements.count)
-                 ? read_small(model, which, &elements, notes)
-                 : read_large(model, which, &elements, notes);
+    if (!weight->apart)
+        status = kiln__onnx_is_small(elements.type, elements.count)
+                     ? read_small(model, which, &elements, notes)
+                     : read_large(model, which, &elements, notes);
     kiln__onnx_elements_free(&elements);
     if (!constant->shared)
         forget(constant->proto);
@@ -225,8 +227,10 @@ kiln_status kiln__onnx_read_weights(kiln_onnx_model *model, const char *folder,
     model->weights = calloc(n + 1, sizeof *model->weights);
     if (!model->weights)
         return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory");
+    kiln_status status = kiln__onnx_read_blocks(model, folder);
+    if (status)
+        return status;
     for (size_t i = 0; i < n; i++) {
-        kiln_status status = KILN_OK;
         if (model->graphs.needed[model->graphs.constants[i].value])
             status = read_weight(model, i, folder, notes);
         if (status)
@@ -240,6 +244,7 @@ void kiln__onnx_free_weights(kiln_onnx_model *model)
     for (size_t i = 0; model->weights && i < model->graphs.n_constants; i++)
         kiln_buffer_release(model->weights[i].buffer);
     free(model->weights);
+    kiln__onnx_free_blocks(model);
     kiln__onnx_host_free(model->hosts);
 }
 

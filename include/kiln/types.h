@@ -55,6 +55,9 @@ extern "C" {
  *  scales of their own, as GGUF files have them. Uploads and buffers may be of them, where the last
  *  dimension is of whole blocks, and no operation gives them. Every operation reads them as f32,
  *  each number to the bit as the Python package gguf has it: what only moves elements gives f32, too.
+ *  q4_z and q8_z are 32 numbers as ONNX has them: a scale and a zero point, both f32 with the lowest
+ *  byte first, then 16 bytes whose lower halves are the first numbers, or 32 bytes; each number is
+ *  read as (q - zero point) * scale.
  *  Products and gathers read the blocks as they lie in memory, on every device, and nowhere is more
  *  kept than they are. They have no gradient; what they are multiplied with has. */
 typedef enum kiln_type {

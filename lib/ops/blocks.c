@@ -56,6 +56,25 @@ static void load_q4_1(const uint8_t *block, float *values)
         values[i] = times(scale, (float)nibble(block + 4, i)) + low;
 }
 
+static float float_at(const uint8_t *from)
+{
+    return (float)kiln__type_load(KILN_F32, from);
+}
+
+static void load_q4_z(const uint8_t *block, float *values)
+{
+    const float scale = float_at(block), zero = float_at(block + 4);
+    for (unsigned i = 0; i < 32; i++)
+        values[i] = times(scale, (float)nibble(block + 8, i) - zero);
+}
+
+static void load_q8_z(const uint8_t *block, float *values)
+{
+    const float scale = float_at(block), zero = float_at(block + 4);
+    for (unsigned i = 0; i < 32; i++)
+        values[i] = times(scale, (float)block[8 + i] - zero);
+}
+
 static void load_q5_0(const uint8_t *block, float *values)
 {
     const float scale = half_at(block);
@@ -123,7 +142,8 @@ static void load_q6_k(const uint8_t *block, float *values)
 static void (*const loads[])(const uint8_t *block, float *values) = {
     [KILN_Q8_0] = load_q8_0, [KILN_Q4_0] = load_q4_0, [KILN_Q4_1] = load_q4_1,
     [KILN_Q5_0] = load_q5_0, [KILN_Q5_1] = load_q5_1, [KILN_Q4_K] = load_q4_k,
-    [KILN_Q5_K] = load_q5_k, [KILN_Q6_K] = load_q6_k,
+    [KILN_Q5_K] = load_q5_k, [KILN_Q6_K] = load_q6_k, [KILN_Q4_Z] = load_q4_z,
+    [KILN_Q8_Z] = load_q8_z,
 };
 
 #define ROW(name, value, bytes, elements)                                                          \

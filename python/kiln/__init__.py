@@ -49,7 +49,7 @@ from . import (_arithmetic, _creation, _functions, _gather, _indexing, _manipula
 f32, i32, u8 = _types['f32'], _types['i32'], _types['u8']
 f16, bf16, i64, i8, bool_ = (_types[name] for name in ('f16', 'bf16', 'i64', 'i8', 'bool'))
 q8_0, q4_0, q4_1, q5_0, q5_1 = (_types[name] for name in ('q8_0', 'q4_0', 'q4_1', 'q5_0', 'q5_1'))
-q4_k, q5_k, q6_k = (_types[name] for name in ('q4_k', 'q5_k', 'q6_k'))
+q4_k, q5_k, q6_k, q4_z, q8_z = (_types[name] for name in ('q4_k', 'q5_k', 'q6_k', 'q4_z', 'q8_z'))
 # The standard's names; `bool` is no part of __all__, because it is one of Python's.
 float32, float16, int64, int32, int8, uint8, bool = f32, f16, i64, i32, i8, u8, bool_
 
@@ -59,8 +59,8 @@ __all__ = [
     'Kernel', 'LanguageModel', 'Model', 'Parallel', 'Ranks', 'Row', 'Tensor', 'batch', 'bf16', 'bool_',
     'default_context', 'devices', 'elementwise', 'evaluate', 'f16', 'f32', 'float16', 'float32',
     'function', 'grad', 'i32', 'i64', 'i8', 'int32', 'int64', 'int8', 'kernel', 'library_version',
-    'linalg', 'load', 'load_into', 'loop', 'matmul', 'names', 'optim', 'q4_0', 'q4_1', 'q4_k', 'q5_0', 'q5_1',
-    'q5_k', 'q6_k', 'q8_0', 'random', 'save', 'saved', 'scan', 'set_default_context', 'tensor', 'tensordot',
+    'linalg', 'load', 'load_into', 'loop', 'matmul', 'names', 'optim', 'q4_0', 'q4_1', 'q4_k', 'q4_z', 'q5_0',
+    'q5_1', 'q5_k', 'q6_k', 'q8_0', 'q8_z', 'random', 'save', 'saved', 'scan', 'set_default_context', 'tensor', 'tensordot',
     'tree_map', 'u8', 'uint8', 'value_and_grad', 'vecdot',
     'while_loop',
 ]

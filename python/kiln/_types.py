@@ -25,7 +25,7 @@ _ORDER = ['u8', 'i8', 'i32', 'i64', 'f32']
 
 class DType:
     """The type of a tensor's elements: kiln.f32, kiln.i64, kiln.i32, kiln.i8, kiln.u8; stored only:
-    kiln.f16, kiln.bf16, kiln.bool_, and blocks of quantised numbers, kiln.q8_0 to kiln.q6_k. Wherever
+    kiln.f16, kiln.bf16, kiln.bool_, and blocks of quantised numbers, kiln.q8_0 to kiln.q8_z. Wherever
     one is asked for, its name, numpy's type or Python's (float, int, bool) will do."""
 
     __slots__ = ('name', 'value', 'itemsize', 'block', 'raw')

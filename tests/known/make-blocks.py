@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of PyPI's gguf for tests/ops/test_blocks.c: make-blocks.py >blocks.def.
+"""Answers of PyPI's gguf, and of numpy where that has none, for tests/ops/test_blocks.c: make-blocks.py >blocks.def.
 
 KNOWN_BLOCK(type, block, values): the bytes of a block, and the floats that it is read as.
 KNOWN_QUANTIZED(type, floats, blocks): what two blocks of floats become.
@@ -34,6 +34,13 @@ def main():
         block = scaled(random, quants.GGML_QUANT_SIZES[kind][1], places)
         values = quants.dequantize(block.reshape(1, -1), kind).astype('<f4')
         print(f'KNOWN_BLOCK(KILN_{name},\n{text(block)},\n{text(values)})')
+    random_z = numpy.random.default_rng(21)
+    for name, count in (('Q4_Z', 16), ('Q8_Z', 32)):
+        bytes_ = random_z.integers(0, 256, count, numpy.uint8)
+        scale, zero = random_z.normal(size=2).astype('<f4') * numpy.float32((0.1, 20))
+        whole = numpy.concatenate((bytes_ & 15, bytes_ >> 4)) if count == 16 else bytes_
+        block = numpy.concatenate((numpy.array((scale, zero), '<f4').view(numpy.uint8), bytes_))
+        print(f'KNOWN_BLOCK(KILN_{name},\n{text(block)},\n{text((whole.astype("<f4") - zero) * scale)})')
     for name in ('Q8_0', 'Q4_0'):
         values = random.normal(size=(2, 32)).astype('<f4')
         values[1] *= numpy.float32(1e-3)

@@ -207,16 +207,28 @@ static Onnx__TensorProto *add_tensor(Onnx__ModelProto *model, const char *name, 
     return tensor;
 }
 
+static Onnx__TensorProto *put(Onnx__TensorProto *tensor, size_t bytes, const void *content)
+{
+    tensor->has_raw_data = 1;
+    tensor->raw_data.len = bytes;
+    tensor->raw_data.data = keep(bytes);
+    memcpy(tensor->raw_data.data, content, bytes);
+    return tensor;
+}
+
+Onnx__TensorProto *add_bytes(Onnx__ModelProto *model, const char *name, int type, const char *shape,
+                             size_t bytes, const void *content)
+{
+    Onnx__TensorProto *tensor = add_tensor(model, name, type);
+    set_shape(tensor, shape);
+    return put(tensor, bytes, content);
+}
+
 Onnx__TensorProto *add_floats(Onnx__ModelProto *model, const char *name, const char *shape,
                               const float *values)
 {
     Onnx__TensorProto *tensor = add_tensor(model, name, FLOAT);
-    size_t count = set_shape(tensor, shape);
-    tensor->has_raw_data = 1;
-    tensor->raw_data.len = count * sizeof *values;
-    tensor->raw_data.data = keep(tensor->raw_data.len);
-    memcpy(tensor->raw_data.data, values, tensor->raw_data.len);
-    return tensor;
+    return put(tensor, set_shape(tensor, shape) * sizeof *values, values);
 }
 
 Onnx__TensorProto *add_integers(Onnx__ModelProto *model, const char *name, const char *shape,

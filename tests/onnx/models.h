@@ -40,6 +40,10 @@ Onnx__TensorProto *add_floats(Onnx__ModelProto *model, const char *name, const c
 Onnx__TensorProto *add_integers(Onnx__ModelProto *model, const char *name, const char *shape,
                                 const int64_t *values);
 
+/* Of any type, as it lies in a file. */
+Onnx__TensorProto *add_bytes(Onnx__ModelProto *model, const char *name, int type, const char *shape,
+                             size_t bytes, const void *content);
+
 /* An empty graph, and what is put into one. */
 Onnx__GraphProto *new_graph(void);
 void graph_node(Onnx__GraphProto *graph, Onnx__NodeProto *node);

@@ -120,6 +120,15 @@ static float half_of(const uint8_t *from)
     return (float)(bits >> 15 ? -size : size);
 }
 
+/* Four bytes, the lowest first. */
+static float float_of(const uint8_t *from)
+{
+    const uint32_t bits = from[0] | from[1] << 8 | from[2] << 16 | (uint32_t)from[3] << 24;
+    float number;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
 /* In GGUF's words: `qs` are the lower bits, `qh` further ones, of each of them in order. */
 struct parts {
     int whole[KILN__MOST_BLOCK];
@@ -180,8 +189,24 @@ static void read_q6_k(const uint8_t *block, struct parts *parts)
         parts->scale[i] = half_of(block + 208) * (float)((const int8_t *)block)[192 + i / 16];
 }
 
+/* ONNX's: (whole - zero point) * scale. */
+static void read_with_zero(kiln_type type, const uint8_t *block, float *values)
+{
+    for (int i = 0; i < 32; i++) {
+        const int whole = type == KILN_Q8_Z ? block[8 + i]
+                          : i < 16          ? block[8 + i] % 16
+                                            : block[8 + i - 16] / 16;
+        volatile float apart = (float)whole - float_of(block + 4);
+        values[i] = apart * float_of(block);
+    }
+}
+
 static void read_block(kiln_type type, const uint8_t *block, float *values)
 {
+    if (type == KILN_Q4_Z || type == KILN_Q8_Z) {
+        read_with_zero(type, block, values);
+        return;
+    }
     static struct parts parts;
     const bool minimum =
         type == KILN_Q4_1 || type == KILN_Q5_1 || type == KILN_Q4_K || type == KILN_Q5_K;
@@ -219,6 +244,10 @@ static const struct {
 
 static void set_scales(kiln_type type, uint8_t *block, uint16_t bits)
 {
+    if (type == KILN_Q4_Z || type == KILN_Q8_Z) {
+        const float wide[] = {half_of((const uint8_t *)&bits) * 1.0001F, (float)(bits % 31) / 2};
+        memcpy(block, wide, sizeof wide);
+    }
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
         for (size_t k = 0; scales[i].type == type && k < 2; k++)
             memcpy(block + scales[i].places[k], &bits, sizeof bits);
@@ -324,7 +353,7 @@ Test(blocks, products_of_all_forms)
 }
 
 /* One of each way in which blocks become weights. */
-static const kiln_type company[] = {KILN_Q4_1, KILN_Q5_1, KILN_Q6_K};
+static const kiln_type company[] = {KILN_Q4_1, KILN_Q5_1, KILN_Q6_K, KILN_Q4_Z};
 enum { WEIGHTS = 37 };
 
 /* What the first of `lines` lines makes with blocks, batch-invariantly. `along`: lines are

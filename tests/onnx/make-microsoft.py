@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of com.microsoft, and tensors of 4 bits, with what ONNX Runtime says:
+make-microsoft.py FOLDER
+
+FOLDER/OPERATOR_NUMBER in the form of onnx's own tests. Operands are inputs, or in the file: `Held`."""
+import itertools
+import os
+import shutil
+import sys
+
+import ml_dtypes
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+DOMAIN = 'com.microsoft'
+FLOAT, HALF, UINT8 = np.float32, np.float16, np.uint8
+OPSET = 21
+
+random = np.random.default_rng(0)
+
+
+class Held:
+    """An operand that the file has."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+def normal(*shape, dtype=FLOAT):
+    return random.normal(size=shape).astype(dtype)
+
+
+def bytes_of(*shape, below=256):
+    return random.integers(0, below, shape, UINT8)
+
+
+def tensor_of(value, name):
+    return numpy_helper.from_array(np.asarray(value), name)
+
+
+def write(path, message):
+    with open(path, 'wb') as file:
+        file.write(message.SerializeToString())
+
+
+def model_of(nodes, operands, outputs):
+    inputs, weights = [], []
+    for name, value in operands.items():
+        if isinstance(value, Held):
+            weights.append(tensor_of(value.value, name))
+        else:
+            inputs.append(helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape))
+    graph = helper.make_graph(nodes, 'graph', inputs, [helper.make_value_info(n, None) if t is None else
+                              helper.make_tensor_value_info(n, t, None) for n, t in outputs], weights)
+    return helper.make_model(graph, ir_version=10, opset_imports=[
+        helper.make_opsetid('', OPSET), helper.make_opsetid(DOMAIN, 1)])
+
+
+class Writer:
+    def __init__(self, folder):
+        self.folder = folder
+        self.counts = {}
+
+    def write(self, name, model, operands, tolerance):
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.log_severity_level = 3
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options,
+                                               providers=['CPUExecutionProvider'])
+        given = {n: v for n, v in operands.items() if not isinstance(v, Held)}
+        found = session.run(None, given)
+        number = self.counts[name] = self.counts.get(name, -1) + 1
+        data = os.path.join(self.folder, f'{name}_{number}', 'test_data_set_0')
+        os.makedirs(data)
+        write(os.path.join(self.folder, f'{name}_{number}', 'model.onnx'), model)
+        with open(os.path.join(self.folder, f'{name}_{number}', 'tolerance'), 'w',
+                  encoding='ascii') as file:
+            file.write(f'{tolerance} {tolerance}\n')
+        for word, values in (('input', given.values()), ('output', found)):
+            for i, value in enumerate(values):
+                write(os.path.join(data, f'{word}_{i}.pb'), tensor_of(value, f'{word}_{i}'))
+
+    def node(self, op, operands, outputs=(TensorProto.FLOAT,), domain=DOMAIN, tolerance=1e-5,
+             **attributes):
+        """One node; operands that are None are left out."""
+        named = {f'x{i}': value for i, value in enumerate(operands) if value is not None}
+        names = [f'x{i}' if value is not None else '' for i, value in enumerate(operands)]
+        results = [(f'y{i}', kind) for i, kind in enumerate(outputs)]
+        node = helper.make_node(op, names, [n if kind is not None else '' for n, kind in results],
+                                domain=domain, **attributes)
+        model = model_of([node], named, [r for r in results if r[1] is not None])
+        self.write(op, model, named, tolerance)
+
+
+def matmul_n_bits(write):
+    for bits, block, (rows, k, n), held, zeros, dtype in itertools.product(
+            (4, 8), (16, 32, 128), (((1,), 64, 3), ((2, 3), 70, 5), ((9,), 256, 33)), (True, False),
+            (None, 'packed', 'float'), (FLOAT, HALF)):
+        if dtype == HALF and (zeros == 'float' or block == 16 or not held):
+            continue
+        if bits == 8 and zeros == 'float':  # ONNX Runtime has none of these
+            continue
+        blocks = -(-k // block)
+        keep = Held if held else lambda value: value
+        zero = {None: None, 'packed': bytes_of(n, (blocks * bits + 7) // 8),
+                'float': normal(n, blocks) + FLOAT(8)}[zeros]
+        scale = (normal(n, blocks) * 0.1).astype(dtype)
+        write.node('MatMulNBits', [normal(*rows, k, dtype=dtype),
+                                   keep(bytes_of(n, blocks, block * bits // 8)), keep(scale),
+                                   None if zero is None else keep(zero), None,
+                                   normal(n, dtype=dtype) if k == 70 else None],
+                   outputs=(TensorProto.FLOAT if dtype == FLOAT else TensorProto.FLOAT16,),
+                   tolerance=2e-5 if dtype == FLOAT else 2e-2, K=k, N=n, bits=bits, block_size=block)
+
+
+def gather_block_quantized(write):
+    for kind, zeros, bits, dtype in itertools.product(('uint8', 'int4', 'uint4'), (False, True), (4, 8),
+                                                      (FLOAT, HALF)):
+        if kind != 'uint8' and bits == 8:
+            continue
+        packed = kind == 'uint8' and bits == 4
+        types = {'uint8': UINT8, 'int4': ml_dtypes.int4, 'uint4': ml_dtypes.uint4}[kind]
+        low, high = {'uint8': (0, 256), 'int4': (-8, 8), 'uint4': (0, 16)}[kind]
+        rows = random.integers(low, high, (7, 80 // (2 if packed else 1))).astype(types)
+        zero = random.integers(low, high, (7, (5 + packed) // (2 if packed else 1))).astype(types)
+        write.node('GatherBlockQuantized', [Held(rows), np.array([[3, 0], [6, 3]]),
+                                            Held(normal(7, 5, dtype=dtype)), Held(zero) if zeros else None],
+                   outputs=(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)),),
+                   tolerance=1e-6 if dtype == FLOAT else 1e-3, block_size=16, bits=bits,
+                   gather_axis=0, quantize_axis=1)
+
+
+def four_bits(write):
+    for types, block, axis in itertools.product((ml_dtypes.int4, ml_dtypes.uint4), (0, 16), (0, 1)):
+        low, high = (-8, 8) if types == ml_dtypes.int4 else (0, 16)
+        shape = (33, 64) if axis else (64, 33)
+        scales = shape[axis] // block if block else shape[axis]
+        of_scales = ((33, scales) if axis else (scales, 33)) if block else (scales,)
+        w = random.integers(low, high, shape).astype(types)
+        zero = random.integers(low, high, of_scales).astype(types)
+        scale = np.abs(normal(*of_scales)) + FLOAT(0.01)
+        for with_zero in (False, True):
+            write.node('DequantizeLinear', [Held(w), Held(scale)] + [Held(zero)] * with_zero, domain='',
+                       tolerance=1e-6, axis=axis, block_size=block)
+        names = {'x': normal(*shape) * 4, 's': Held(scale), 'z': Held(zero)}
+        nodes = [helper.make_node('QuantizeLinear', ['x', 's', 'z'], ['q'], axis=axis, block_size=block),
+                 helper.make_node('DequantizeLinear', ['q', 's', 'z'], ['y'], axis=axis, block_size=block)]
+        write.write('QuantizeLinear4', model_of(nodes, names, [('y', TensorProto.FLOAT)]), names, 1e-6)
+
+
+MAKERS = (matmul_n_bits, gather_block_quantized, four_bits)
+
+
+def main(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    for maker in MAKERS:
+        maker(Writer(folder))
+
+
+main(sys.argv[1])
