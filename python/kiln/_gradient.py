@@ -21,20 +21,25 @@ class _Gradient(Expression):
     __slots__ = ('between',)
 
     def __init__(self, loss: Tensor, inputs: Sequence[Tensor]) -> None:
-        super().__init__((loss, *inputs), self._record_gradients)
+        super().__init__((loss, *inputs), lib.kiln_grad)
         self.between = _between(loss, inputs)
 
-    def _record_gradients(self, batch: Any, handles: list) -> list:
+    def enter_upon(self, tape: Tape, handles: list) -> list:
         count = len(handles) - 1
         out = (Handle * max(count, 1))()
-        lib.kiln_grad(batch, handles[0], (Handle * max(count, 1))(*handles[1:]), count, out)
+        try:
+            _tape.calling_back(tape, lib.kiln_grad, tape.batch, handles[0],
+                               (Handle * max(count, 1))(*handles[1:]), count, out)
+        except BaseException:  # of a kernel's gradient, amid the recording
+            tape.renew()
+            raise
         return [Handle(out[i].id) for i in range(count)]
 
     def enter(self, tape: Tape) -> list:
         loss, *inputs = self.operands
         handles = {x: tape.handle(x) for x in inputs}
         self._enter_between(tape, loss, handles)
-        return self.record(tape.batch, [handles[x] for x in self.operands])
+        return self.enter_upon(tape, [handles[x] for x in self.operands])
 
     def _enter_between(self, tape: Tape, loss: Tensor, handles: dict) -> None:
         """Record everything between the inputs and the loss upon the inputs' own handles."""
@@ -53,7 +58,7 @@ class _Gradient(Expression):
                     stack.extend(missing)
                     continue
                 if top._output is None or expression not in outputs:
-                    made = expression.record(tape.batch, [
+                    made = expression.enter_upon(tape, [
                         handles[o] if is_tensor(o) else tape.operand(o) for o in expression.operands])
                     outputs[expression] = made
                 made = outputs[expression]
@@ -83,7 +88,7 @@ def gradients(loss: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
 
     def record(tape: Tape) -> None:
         # All of it was recorded in this batch a moment ago.
-        handles = expression.record(tape.batch, [tape.handle(x) for x in expression.operands])
+        handles = expression.enter_upon(tape, [tape.handle(x) for x in expression.operands])
         if not all(handle.id for handle in handles):
             tape.fail()
         tape.outputs[expression] = handles

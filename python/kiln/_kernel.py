@@ -5,15 +5,19 @@ from __future__ import annotations
 import ast
 import ctypes
 import functools
+import math
 import operator
+import weakref
+from collections import OrderedDict
 from typing import Any, Callable, Optional, Sequence, Union
 
-from . import _operations, _tensor
+import numpy as np
+
+from . import _operations, _tape, _tensor
 from ._context import default_context
 from ._library import MAX_RANK, Handle, initialised, lib, name_text, sizes, struct
 from ._record import dims_of, find_context, several
-from ._tape import Expression
-from ._types import Type, as_dtype
+from ._types import BY_VALUE, Type, as_dtype, bits_of_bf16, from_raw
 
 Names = Union[str, Sequence[str]]
 
@@ -47,12 +51,116 @@ def _number(name: str, dtype: Type, value: Any) -> float:
     return number
 
 
+# ---- functions of Python's that the library calls ----
+
+_HOST = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_double),
+                         ctypes.c_void_p)
+_GRADIENT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(Handle),
+                             ctypes.POINTER(Handle), ctypes.POINTER(Handle), ctypes.POINTER(Handle),
+                             ctypes.POINTER(ctypes.c_double))
+_FAILED = -1
+_SCALARS = 64  # of so many values of a kernel's scalars the memory is kept
+
+
+class _Functions:
+    """A kernel's gradient and host function, as C calls them. Batches that have the kernel hold it."""
+
+    def __init__(self, kernel: Kernel, gradient: Optional[Callable], host: Optional[Callable]) -> None:
+        self._name, self._counts = kernel.__name__, (len(kernel.inputs), len(kernel.outputs))
+        self._types = kernel.scalars
+        # Not bound methods: what C calls would hold itself.
+        held = weakref.ref(self)
+        self.gradient = _GRADIENT(lambda *given: held()._record(gradient, *given)) \
+            if gradient else _GRADIENT()
+        self.host = _HOST(lambda *given: held()._compute(host, *given)) if host else _HOST()
+        self._values: OrderedDict[tuple, Any] = OrderedDict()
+
+    def user(self, scalars: Sequence[float]) -> Any:
+        """Where the gradient finds the scalars: in the same place for the same values, as it is part of
+        the batch's plan."""
+        key = tuple(scalars)
+        found = self._values.pop(key, None)
+        if found is None:
+            found = (ctypes.c_double * len(key))(*key)
+        self._values[key] = found
+        if len(self._values) > _SCALARS:
+            self._values.popitem(last=False)
+        return found
+
+    def _numbers(self, scalars: Any) -> dict:
+        """The scalars as the kernel has them."""
+        return {name: float(np.float32(scalars[i])) if dtype.name == 'f32' else int(scalars[i])
+                for i, (name, dtype) in enumerate(self._types.items())}
+
+    def _record(self, function: Callable, batch: Any, inputs: Any, outputs: Any, flowed: Any,
+                gradients: Any, user: Any) -> int:
+        try:
+            tape = _tape.InnerTape(_tape.thread.calling)
+            def tensors(handles: Any, count: int) -> list:
+                return [_tensor.placed(tape, handles[i]) if handles[i].id else None
+                        for i in range(count)]
+            given = (tensors(inputs, self._counts[0]), tensors(outputs, self._counts[1]),
+                     tensors(flowed, self._counts[1]))
+            made = _tape.trace(tape, lambda: self._called(function, tape, given,
+                                                          self._numbers(user)))
+            for i, gradient in enumerate(made):
+                if gradient is not None:
+                    gradients[i] = tape.handle(gradient)
+            return 0
+        except BaseException as error:
+            _tape.keep_raised(error)
+            return _FAILED
+
+    def _called(self, function: Callable, tape: Any, given: tuple, scalars: dict) -> list:
+        made = function(*given, **scalars)
+        made = list(made) if isinstance(made, (list, tuple)) else [made]
+        if len(made) != self._counts[0]:
+            raise TypeError(f'{self._name}: the gradient gives {len(made)} tensors for '
+                            f'{self._counts[0]} inputs')
+        return [x if x is None else _tensor.as_tensor(x, tape.context) for x in made]
+
+    def _compute(self, function: Callable, inputs: Any, outputs: Any, scalars: Any, _: Any) -> None:
+        try:
+            places = (struct('kiln_array') * self._counts[1]).from_address(outputs)
+            given = (struct('kiln_array') * self._counts[0]).from_address(inputs) \
+                if self._counts[0] else ()
+            made = function(*[from_raw(_elements(x).copy(), BY_VALUE[x.type]) for x in given],
+                            **self._numbers(scalars))
+            made = made if isinstance(made, (list, tuple)) else [made]
+            if len(made) != len(places):
+                raise TypeError(f'{self._name}: the host function gives {len(made)} arrays for '
+                                f'{len(places)} outputs')
+            for place, array in zip(places, made):
+                self._store(place, np.asarray(array))
+        except BaseException as error:
+            _tape.keep_raised(error)
+
+    def _store(self, place: Any, array: np.ndarray) -> None:
+        elements = _elements(place)
+        if array.shape != elements.shape:
+            raise ValueError(f'{self._name}: the host function gives an array of shape '
+                             f'{list(array.shape)} for an output of {list(elements.shape)}')
+        elements[...] = bits_of_bf16(array).view(elements.dtype) \
+            if BY_VALUE[place.type].name == 'bf16' else array
+
+
+def _elements(place: Any) -> np.ndarray:
+    """The memory of an array of C's, which does not stay."""
+    shape, dtype = tuple(place.dims[:place.rank]), BY_VALUE[place.type].raw
+    size = math.prod(shape)
+    if not size:
+        return np.empty(shape, dtype)
+    memory = (ctypes.c_char * (size * dtype.itemsize)).from_address(place.data)
+    return np.frombuffer(memory, dtype).reshape(shape)
+
+
 class Kernel:
     """What kiln.kernel() makes: a function of tensors."""
 
     def __init__(self, source: str, inputs: Names, outputs: Names, scalars: Optional[dict],
                  header: Optional[str], name: str, shape: Any, dtype: Any, grid: Any, group: Any,
-                 strided: Names) -> None:
+                 strided: Names, gradient: Optional[Callable], host: Optional[Callable],
+                 tolerance: float) -> None:
         self.inputs, self.outputs = _names(inputs), _names(outputs)
         self.scalars = {n: as_dtype(t) for n, t in (scalars or {}).items()}
         self.__name__, self._source, self._header = name, source, header
@@ -61,6 +169,8 @@ class Kernel:
         unknown = set(self._strided) - set(self.inputs)
         if unknown:
             raise ValueError(f'{name}: {", ".join(sorted(unknown))} is no input')
+        self._functions = _Functions(self, gradient, host)
+        self._tolerance = tolerance
 
     def __repr__(self) -> str:
         return f'<kiln.kernel {self.__name__}: {" ".join(self.inputs)} -> {" ".join(self.outputs)}>'
@@ -121,6 +231,13 @@ class _Call:
         made.scalar_count, made.scalars = len(scalars), ctypes.addressof(self._scalars)
         for d, (items, local) in enumerate(zip(_three(grid), _three(group))):
             getattr(made, 'global')[d], made.local[d] = items, local
+        self._functions = functions = kernel._functions  # as long as the batch may call them
+        made.gradient = ctypes.cast(functions.gradient, ctypes.c_void_p).value
+        made.host = ctypes.cast(functions.host, ctypes.c_void_p).value
+        made.tolerance = kernel._tolerance
+        if made.gradient and scalars:
+            self._user = functions.user([place.value for place in self._scalars])
+            made.user = ctypes.addressof(self._user)
 
     def enter(self, batch: Any, handles: list) -> list:
         out = (Handle * len(self._outputs))()
@@ -132,7 +249,8 @@ class _Call:
 def kernel(source: str, inputs: Names = 'x', outputs: Names = 'y', *,
            scalars: Optional[dict] = None, header: Optional[str] = None, name: str = 'kernel',
            shape: Any = None, dtype: Any = None, grid: Any = None, group: Any = None,
-           strided: Names = ()) -> Kernel:
+           strided: Names = (), gradient: Optional[Callable[..., Any]] = None,
+           host: Optional[Callable[..., Any]] = None, tolerance: float = 0.0) -> Kernel:
     """A kernel of one's own, in OpenCL C, as a function of tensors: doc/custom.md tells what its text
     finds.
 
@@ -145,8 +263,21 @@ def kernel(source: str, inputs: Names = 'x', outputs: Names = 'y', *,
     `shape` and `dtype` are those of the outputs, in a list where they differ (first input's);
     `grid` counts work-items (one for each element of the first output), `group` those of a
     work-group. Each may be a function of the input tensors. `strided` inputs are not copied to be
-    row-major. Several outputs come as a tuple."""
-    return Kernel(source, inputs, outputs, scalars, header, name, shape, dtype, grid, group, strided)
+    row-major. Several outputs come as a tuple.
+
+    `gradient(inputs, outputs, flowed)`, with the scalars by name, gets lists of tensors; flowed[k] is
+    the loss's gradient by output k, or None of integers. It gives the gradient by each input, of
+    its shape, or None where nothing flows, written with kiln's operations or other kernels; these
+    decide whether there are second derivatives. It runs when a gradient is recorded.
+
+    `host(*inputs)`, with the scalars by name, gives the outputs as numpy's arrays, of arrays. Runs
+    that are validated compare with it, to within `tolerance` (0: 1e-5), relative to its results.
+
+        axpy = kiln.kernel(..., gradient=lambda inputs, outputs, flowed, a: (a * flowed[0], flowed[0]),
+                           host=lambda x, y, a: a * x + y)
+    """
+    return Kernel(source, inputs, outputs, scalars, header, name, shape, dtype, grid, group, strided,
+                  gradient, host, tolerance)
 
 
 # ---- expressions ----

@@ -52,7 +52,11 @@ class Expression:
 
     def enter(self, tape: Tape) -> Any:
         """Record it; its operands are recorded."""
-        return self.record(tape.batch, [tape.operand(o) for o in self.operands])
+        return self.enter_upon(tape, [tape.operand(o) for o in self.operands])
+
+    def enter_upon(self, tape: Tape, handles: list) -> Any:
+        """Record it upon these handles of its operands."""
+        return self.record(tape.batch, handles)
 
 
 class Tape:
@@ -261,7 +265,7 @@ class Tape:
         """Run the batch, with the interpreter's lock given away, and wait for it."""
         self.finish_recording()
         self.note_written()
-        check(lib.kiln_batch_execute(self.batch))
+        check(calling_back(self, lib.kiln_batch_execute, self.batch))
         self.awaited.clear()
 
     def note_written(self) -> None:
@@ -286,6 +290,17 @@ class BorrowedTape(Tape):
 
     def renew(self) -> None:
         """Its error stays: the library asks for it."""
+
+
+class InnerTape(BorrowedTape):
+    """What a call of the library has recorded while it records itself: of the same batch, which
+    cannot begin again meanwhile."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.__dict__.update(tape.__dict__)
+        self._borrowed_batch = tape.batch
+        self.number = next(numbers)
+        self.torn = False  # whose requests are being recorded, perhaps
 
 
 def is_tensor(operand: Any) -> bool:
@@ -328,11 +343,36 @@ class _Scope:
 
 class _Thread(threading.local):
     def __init__(self) -> None:
+        self.calling: Optional[Tape] = None  # whose batch a call works on that may call back
+        self.raised: Optional[BaseException] = None  # by what it called back
         self.name: Optional[str] = None  # of what is made, see kiln.names()
         self.scopes: list[_Scope] = []  # the innermost is the last
 
 
 thread = _Thread()
+
+
+def calling_back(tape: Tape, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of the library answers that may call functions of Python's: an exception of one
+    goes on here, once the library has returned."""
+    before = thread.calling, thread.raised
+    try:
+        thread.calling, thread.raised = tape, None
+        answer = function(*arguments)
+        error = thread.raised
+    finally:
+        thread.calling, thread.raised = before
+    if error is not None:
+        raise error
+    return answer
+
+
+def keep_raised(error: BaseException) -> None:
+    """What has been raised may not go through the library's frames. On a thread of the library's
+    nobody waits for it: there Python says it by itself."""
+    if thread.calling is None:
+        raise error
+    thread.raised = thread.raised or error
 
 
 def _scopes() -> list[_Scope]:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Own kernels, and expressions of elements, beside numpy."""
+import gc
+import threading
 import unittest
+import weakref
 
 import numpy as np
 
@@ -68,6 +71,196 @@ class Kernels(unittest.TestCase):
         twice = kiln.kernel('y[get_global_id(0)] = 2 * x[get_global_id(0)];', name='twice')
         with self.assertRaisesRegex(kiln.Error, 'through twice, which has no derivative'):
             kiln.grad(lambda x: kiln.sum(twice(x)))(np.ones(3, 'f')).numpy()
+
+
+def squares(**more):
+    """x * x + c, of a kernel with a gradient of kiln's operations."""
+    options = {'gradient': lambda inputs, outputs, flowed, c: 2 * inputs[0] * flowed[0],
+               'host': lambda x, c: x * x + c, **more}
+    return kiln.kernel('const int i = get_global_id(0);\ny[i] = x[i] * x[i] + c;',
+                       scalars={'c': 'f32'}, name='squares', **options)
+
+
+class Gradients(unittest.TestCase):
+    def slopes(self, function, *arguments):
+        """Central differences of sum(function), in double precision: `function` is numpy's."""
+        found = []
+        for k, x in enumerate(arguments):
+            slope = np.zeros(x.shape)
+            for place in np.ndindex(x.shape):
+                ends = []
+                for step in (1e-6, -1e-6):
+                    moved = [np.array(a, float) for a in arguments]
+                    moved[k][place] += step
+                    ends.append(np.sum(function(*moved)))
+                slope[place] = (ends[0] - ends[1]) / 2e-6
+            found.append(slope)
+        return found
+
+    def test_beside_differences(self):
+        text = ('const int i = get_global_id(0);\n'
+                'STORE(sum, i, a * x[i] + y[i]);\nSTORE(product, i, x[i] * y[i]);\nwhole[i] = i;')
+
+        def gradient(inputs, outputs, flowed, a):
+            (x, y), (to_sum, to_product, to_whole) = inputs, flowed
+            self.assertIsNone(to_whole)
+            self.assertEqual([t.dtype.name for t in outputs], ['f32', 'f32', 'i32'])
+            return a * to_sum + y * to_product, to_sum + x * to_product
+        pair = kiln.kernel(text, 'x y', 'sum product whole', scalars={'a': 'f32'}, name='pair',
+                           dtype=['f32', 'f32', 'i32'], gradient=gradient)
+        for shape in ((1,), (7,), (3, 5)):
+            values = np.random.default_rng(7).normal(size=(2, *shape)).astype('f')
+
+            def both(x, y, tanh):
+                sums, products, *_ = pair(x, y, a=0.5) if tanh is kiln.tanh else (0.5 * x + y, x * y)
+                return tanh(sums) * products
+            made = kiln.grad(lambda x, y: kiln.sum(both(x, y, kiln.tanh)), (0, 1))(*values)
+            for got, wanted in zip(made, self.slopes(lambda x, y: both(x, y, np.tanh), *values)):
+                np.testing.assert_allclose(got.numpy(), wanted, 1e-4, 1e-5)
+            # One output alone: zeros flow to the other.
+            alone = kiln.grad(lambda x, y: kiln.sum(pair(x, y, a=0.5)[1]))(*values)
+            np.testing.assert_array_equal(alone.numpy(), values[1])
+        self.assertEqual(kiln.grad(lambda x: kiln.sum(squares()(x, c=1)))(np.ones((0, 2), 'f')).shape,
+                         (0, 2))
+
+    def test_second_derivatives(self):
+        x = np.array([-1, 2, 3], 'f')
+        square = squares()
+        first = kiln.grad(lambda x: kiln.sum(square(x, c=1) * x))
+        second = kiln.grad(lambda x: kiln.sum(first(x)))
+        np.testing.assert_allclose(first(x).numpy(), 3 * x * x + 1, 1e-6)
+        np.testing.assert_allclose(second(x).numpy(), 6 * x, 1e-6)
+        back = kiln.kernel('const int i = get_global_id(0);\ny[i] = 2 * x[i] * g[i];', 'x g', 'y',
+                           name='back')
+        rough = squares(gradient=lambda inputs, outputs, flowed, c: back(inputs[0], flowed[0]))
+        slope = kiln.grad(lambda x: kiln.sum(rough(x, c=1)))
+        np.testing.assert_array_equal(slope(x).numpy(), 2 * x)
+        with self.assertRaisesRegex(kiln.Error, 'through back, which has no derivative'):
+            kiln.grad(lambda x: kiln.sum(slope(x)))(x)
+
+    def test_scalars_and_what_is_around(self):
+        """Each call's scalars, a tensor from outside, and a gradient amid the gradient."""
+        scale = kiln.tensor(np.array([1, 10], 'f')) * 2
+
+        def gradient(inputs, outputs, flowed, n):
+            inner = kiln.grad(lambda x: kiln.sum(x * x))(inputs[0])
+            return [flowed[0] * scale * n + 0 * inner, None]
+        times = kiln.kernel('const int i = get_global_id(0);\nz[i] = n * x[i];', 'x y', 'z',
+                            scalars={'n': 'i32'}, name='times', gradient=gradient)
+        x = np.ones(2, 'f')
+        made = kiln.grad(lambda x, y: kiln.sum(times(x, y, n=3) + times(times(x, y, n=5), y, n=7)),
+                         (0, 1))(x, x)
+        two = np.array([2, 20])
+        np.testing.assert_array_equal(made[0].numpy(), 3 * two + 35 * two * two)
+        np.testing.assert_array_equal(made[1].numpy(), [0, 0])
+        for n in range(200):  # more than are kept
+            made = kiln.grad(lambda x: kiln.sum(times(x, x, n=n)))(x)
+            np.testing.assert_array_equal(made.numpy(), n * two)
+
+    def test_recorded_functions(self):
+        square = squares()
+
+        @kiln.function
+        def slope(x, w):
+            return kiln.value_and_grad(lambda x: kiln.sum(square(x, c=1) * w))(x)
+        for k in range(3):
+            x, w = np.full(4, k, 'f'), np.arange(4, dtype='f')
+            value, gradient = slope(x, w)
+            np.testing.assert_allclose(gradient.numpy(), 2 * x * w)
+            np.testing.assert_allclose(value.numpy(), np.sum((x * x + 1) * w))
+        self.assertEqual(slope.recordings, 1)
+        with kiln.batch() as b:
+            wanted = b.read(kiln.grad(lambda x: kiln.sum(square(x, c=1)))(x))
+        np.testing.assert_array_equal(wanted.numpy(), 2 * x)
+
+    def test_what_is_raised(self):
+        class Mine(BaseException):
+            pass
+
+        def stop(*given, **named):
+            raise Mine('of mine')
+        x = np.ones(3, 'f')
+        unknown = kiln.kernel('y[0] = x[0];', gradient=lambda i, o, g: kiln.reshape(g[0], (5,)))
+        for gradient, kind, words in (
+                (stop, Mine, 'of mine'),
+                (lambda i, o, g, c: [g[0], g[0]], TypeError, 'gives 2 tensors for 1 inputs'),
+                (lambda i, o, g, c: kiln.sum(g[0]), kiln.Error,
+                 r'squares: the gradient of input 0 is f32\[\], and .* \[3\]'),
+                (lambda i, o, g, c: kiln.reshape(g[0], (5,)), kiln.Error, 'reshape'),
+                (lambda i, o, g, c: g[0].numpy(), kiln.Error, 'no value yet')):
+            with self.assertRaisesRegex(kind, words):
+                kiln.grad(lambda x: kiln.sum(squares(gradient=gradient)(x, c=1)))(x)
+            # The thread's batch goes on.
+            np.testing.assert_array_equal((kiln.tensor(x) + 1).numpy(), x + 1)
+        with self.assertRaises(Mine):
+            kiln.function(kiln.grad(lambda x: kiln.sum(squares(gradient=stop)(x, c=1))))(x)
+        with self.assertRaisesRegex(kiln.Error, 'reshape'):
+            kiln.grad(lambda x: kiln.sum(unknown(x)))(x)
+
+    def test_host(self):
+        seen = []
+
+        def host(x, c):
+            seen.append((x.dtype, c))
+            return x * x + c
+        with kiln.Context(validate=1) as context:
+            x = kiln.tensor(np.array([1, 2, 3], 'f'), context=context)
+            self.assertEqual((squares(host=host)(x, c=0.1) * 2).numpy().shape, (3,))
+            self.assertEqual(seen[0], (np.float32, float(np.float32(0.1))))
+            for wrong in (lambda x, c: x * x, lambda x, c: (x * x + c) * 1.01):
+                with self.assertRaises(kiln.Error) as caught:
+                    squares(host=wrong)(x, c=1).numpy()
+                self.assertEqual(caught.exception.status, 'WRONG_RESULT')
+            squares(host=lambda x, c: (x * x + c) * 1.01, tolerance=0.1)(x, c=1).numpy()
+            for wrong, kind, words in ((lambda x, c: x[:2], ValueError, r'shape \[2\] .* of \[3\]'),
+                                       (lambda x, c: (x, x), TypeError, '2 arrays for 1 outputs'),
+                                       (lambda x, c: 1 // 0, ZeroDivisionError, 'zero')):
+                with self.assertRaisesRegex(kind, words):
+                    squares(host=wrong)(x, c=1).numpy()
+            for dtype in ('f16', 'bf16', 'i64', 'u8', 'bool'):
+                copy = kiln.kernel('const int i = get_global_id(0);\nSTORE(y, i, LOAD(x, i));',
+                                   name='copy_' + dtype, host=lambda x: x)
+                made = copy(kiln.cast(kiln.tensor(np.array([0, 1, 1], 'f'), context=context), dtype))
+                np.testing.assert_array_equal(np.asarray(made.numpy(), 'f'), [0, 1, 1])
+
+    def test_lifetimes(self):
+        """Functions live as long as what may call them, and no longer."""
+        x = np.arange(3, dtype='f')
+        square = squares(gradient=lambda inputs, outputs, flowed, c: 2 * inputs[0] * flowed[0])
+        functions = weakref.ref(square._functions)
+        loss = kiln.sum(square(x, c=2))
+        with kiln.Context(validate=1) as context:
+            with kiln.batch(context) as b:
+                kept = b.read(squares()(kiln.tensor(x, context=context), c=2))
+            del square
+            gc.collect()
+            junk = [squares() for _ in range(20)]  # closures in the memory that would be free
+            b.run()
+            np.testing.assert_array_equal(kept.numpy(), x * x + 2)
+            del junk
+        self.assertIsNotNone(functions())
+        self.assertEqual(loss.item(), 11)
+        del loss
+        gc.collect()
+        self.assertIsNone(functions())
+
+    def test_threads(self):
+        square, errors = squares(), []
+
+        def derive(k):
+            try:
+                for n in range(5):
+                    x = np.full(4, k + n, 'f')
+                    made = kiln.grad(lambda x: kiln.sum(square(x, c=k)))(x)
+                    np.testing.assert_array_equal(made.numpy(), 2 * x)
+            except BaseException as error:
+                errors.append(error)
+        threads = [threading.Thread(target=derive, args=(k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(errors, [])
 
 
 class Expressions(unittest.TestCase):
