@@ -10,8 +10,7 @@
  * others are left. After each sample comes another of the same way, alone: behind itself, all else
  * being frozen. What the others take from a way shows between the two, and the machine's phases,
  * which are longer than a pair, do not. */
-#ifndef KILN_BENCH_H
-#define KILN_BENCH_H
+#pragma once
 
 #include <argp.h>
 #include <stdbool.h>
@@ -126,5 +125,3 @@ void bench_fill(float *values, size_t count, unsigned seed); /* with these */
 /* Whether |got - want| <= absolute + relative |want| for every element; else names the first. */
 bool bench_close(const char *what, size_t count, const float *got, const double *want,
                  double absolute, double relative);
-
-#endif

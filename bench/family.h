@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The processes that came from this one, in whatever group or session they are now. */
-#ifndef KILN_BENCH_FAMILY_H
-#define KILN_BENCH_FAMILY_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -14,5 +13,3 @@ void family_freeze(pid_t except);
 
 /* Let go on what the last call has stopped. */
 void family_thaw(void);
-
-#endif

@@ -2,8 +2,7 @@
 /* The least time that a row could take: bandwidth and arithmetic of the device, measured in the
  * same run by kernels that do nothing else, and on a CPU by plain C, too; the better one counts.
  * What a row is quicker than was measured while something else ran, and is measured again. */
-#ifndef KILN_BENCH_LIMIT_H
-#define KILN_BENCH_LIMIT_H
+#pragma once
 
 #include "bench.h"
 
@@ -21,5 +20,3 @@ struct limit limit_of(kiln_context *context, double flops, double bytes, double 
 
 /* Says both, memory of a gigabyte. */
 void limit_print(kiln_context *context);
-
-#endif

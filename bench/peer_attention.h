@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention as one would write it: in blocks with a running softmax, and by whole products. */
-#ifndef KILN_BENCH_PEER_ATTENTION_H
-#define KILN_BENCH_PEER_ATTENTION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,5 +19,3 @@ void peer_attention_blocked(const struct peer_attention *attention, const float 
 bool peer_has_attention_products(void);
 void peer_attention_products(const struct peer_attention *attention, const float *q, const float *k,
                              const float *v, float *scores, float *out);
-
-#endif

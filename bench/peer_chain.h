@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The chains of chain.c as one loop each, compiled with -O3 -march=native -ffast-math and OpenMP,
  * and the STREAM triad, which moves the same bytes as a chain over two inputs. */
-#ifndef KILN_BENCH_PEER_CHAIN_H
-#define KILN_BENCH_PEER_CHAIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,5 +14,3 @@ void peer_triad(size_t n, const float *x, const float *other, float *y);
 /* The same with stores that go past the caches. */
 bool peer_can_stream(void);
 void peer_triad_stream(size_t n, const float *x, const float *other, float *y);
-
-#endif

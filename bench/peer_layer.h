@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layers of networks as one would write them with OpenBLAS: the product, then a loop over its
  * elements; a convolution as a product of its windows. */
-#ifndef KILN_BENCH_PEER_LAYER_H
-#define KILN_BENCH_PEER_LAYER_H
+#pragma once
 
 #include <stddef.h>
 
@@ -13,5 +12,3 @@ void peer_bias_gelu(size_t rows, size_t n, const float *bias, float *y);
  * as rows of size * size * channels, one for each pixel. */
 void peer_windows(size_t count, size_t edge, size_t channels, size_t size, const float *x,
                   float *rows);
-
-#endif

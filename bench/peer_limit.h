@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What this machine's cores and memory do at best, in plain C with OpenMP. */
-#ifndef KILN_BENCH_PEER_LIMIT_H
-#define KILN_BENCH_PEER_LIMIT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -12,5 +11,3 @@ void peer_limit_read(size_t n, const float *x);
 void peer_limit_copy(size_t n, const float *x,
                      float *y); /* past the caches where that can be had */
 void peer_limit_adds(size_t items);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products of the libraries that one would pick instead; c[m][n] = a[m][k] * b[k][n], b
  * given as [n][k] where `transpose_b` is set. */
-#ifndef KILN_BENCH_PEER_MATMUL_H
-#define KILN_BENCH_PEER_MATMUL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ void peer_openblas_row(const struct peer_product *product, const float *a, const
 /* Enqueues and waits; false if CLBlast reports an error. */
 bool peer_clblast(const struct peer_product *product, cl_command_queue queue, cl_mem a, cl_mem b,
                   cl_mem c);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reductions as loops in C, compiled with -O3 -march=native -ffast-math and OpenMP.
  * Each reads x of [rows][columns], or [outer][rows][columns], and writes y. */
-#ifndef KILN_BENCH_PEER_REDUCE_H
-#define KILN_BENCH_PEER_REDUCE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -15,5 +14,3 @@ void peer_sum_columns(const size_t *dims, const float *x, void *y);
 void peer_max_rows(const size_t *dims, const float *x, void *y);
 void peer_argmax_rows(const size_t *dims, const float *x, void *y);
 void peer_mean_outer_inner(const size_t *dims, const float *x, void *y); /* keeps the middle */
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What one writes in C with OpenMP instead: rows of x to rows of y. */
-#ifndef KILN_BENCH_PEER_ROWS_H
-#define KILN_BENCH_PEER_ROWS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -10,5 +9,3 @@ typedef void peer_of_rows(size_t rows, size_t columns, const float *x, const flo
                           const float *shift, float *y);
 
 peer_of_rows peer_softmax, peer_log_softmax, peer_layer_norm, peer_rms_norm;
-
-#endif

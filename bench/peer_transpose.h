@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transposes and copies in C, compiled with -O3 -march=native and OpenMP. */
-#ifndef KILN_BENCH_PEER_TRANSPOSE_H
-#define KILN_BENCH_PEER_TRANSPOSE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -13,5 +12,3 @@ void peer_swap_outer(size_t batch, size_t rows, size_t columns, const float *x, 
 
 /* One memcpy per thread. */
 void peer_copy(size_t count, const float *x, float *y);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What somebody writes who has only C: one thread, no library, loops in the order that the caches
  * like. */
-#ifndef KILN_BENCH_PLAIN_H
-#define KILN_BENCH_PLAIN_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ struct plain_network {
     float *hidden, *slope, *back; /* room for n*h, n*c, n*h */
 };
 void plain_network(const struct plain_network *net);
-
-#endif

@@ -15,8 +15,7 @@
  *
  * A peer is stopped, its children with it, while nothing is asked of it: threads that wait for work
  * by spinning then take nothing from the others. */
-#ifndef KILN_BENCH_PROCESS_H
-#define KILN_BENCH_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,5 +73,3 @@ void process_freeze_others(const struct process *process);
 void process_thaw_others(void);
 
 void process_end(struct process *process);
-
-#endif

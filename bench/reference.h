@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What bench/libraries checks every way against: the operations in double precision, from their
  * definitions. Inputs and results lie one after the other, row-major, in the order of the row. */
-#ifndef KILN_BENCH_REFERENCE_H
-#define KILN_BENCH_REFERENCE_H
+#pragma once
 
 #include "process.h"
 
@@ -11,5 +10,3 @@ typedef void reference(const struct process_shape *shapes, const float *const *i
 reference reference_chain, reference_sum, reference_row_sums, reference_column_sums,
     reference_transpose, reference_softmax, reference_layer_norm, reference_linear_gelu,
     reference_conv, reference_attention, reference_matmul, reference_training_step;
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the terminal and the --json file show. */
-#ifndef KILN_BENCH_REPORT_H
-#define KILN_BENCH_REPORT_H
+#pragma once
 
 #include "bench.h"
 #include "limit.h"
@@ -58,5 +57,3 @@ void bench_turns_start(void);
 void bench_turns_row(const struct bench_row *row);
 bool bench_turns_wanted(void); /* one more round of the row */
 void bench_turns_round(const struct bench_row *row, const double *seconds, bool quiet);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows that many threads ask for, through an executor and by hand. A row has 64 numbers, and so has
  * its result: relu(row W), or a network of three such layers, 256 or 512 wide in the middle. */
-#ifndef KILN_BENCH_REQUESTS_H
-#define KILN_BENCH_REQUESTS_H
+#pragma once
 
 #include "bench.h"
 
@@ -54,5 +53,3 @@ void requests_run_loop(void *way);   /* a thread runs what has gathered, with co
 void requests_run_formed(void *way); /* nobody to wait for, nothing to gather */
 double requests_seconds(void *way);
 bool requests_check(void *way);
-
-#endif

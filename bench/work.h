@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of bench/libraries: what is worked out, of what, and how kiln records it. Peers know an
  * operation by its name (bench/peers.py). */
-#ifndef KILN_BENCH_WORK_H
-#define KILN_BENCH_WORK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,5 +74,3 @@ work_record record_chain, record_relu2, record_chain8, record_bias_add, record_g
     record_matmul_int, record_conv, record_conv_plain, record_conv_grad, record_attention,
     record_attention_causal, record_attention_grad, record_training_step, record_mlp_step,
     record_block, record_block_step, record_encoder;
-
-#endif

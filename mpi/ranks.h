@@ -4,8 +4,7 @@
  * All MPI calls of a kiln_mpi that wait for others are works, in an order that is the same in all
  * ranks. A thread begins each at once, lets MPI go on with those under way, and gives up on them
  * all where nothing has ended for too long. */
-#ifndef KILN_MPI_RANKS_H
-#define KILN_MPI_RANKS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -123,5 +122,3 @@ void *kiln__mpi_work_thread(void *argument);
 
 /* What kiln_mpi_reducer() has. */
 kiln_reducer kiln__mpi_make_reducer(kiln_mpi *mpi);
-
-#endif

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batches of a model that are kept, by the shapes of their inputs. */
-#ifndef KILN_ONNX_BATCHES_H
-#define KILN_ONNX_BATCHES_H
+#pragma once
 
 #include "onnx/model.h"
 
 /* Release all that are kept. */
 void kiln__onnx_free_kept(kiln_onnx_model *model);
-
-#endif

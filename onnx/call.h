@@ -6,8 +6,7 @@
  * results with kiln__onnx_give(). It records through kiln's public functions. After an error
  * everything goes on with empty tensors and defaults, so that only what would not end needs to
  * look. */
-#ifndef KILN_ONNX_CALL_H
-#define KILN_ONNX_CALL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -122,5 +121,3 @@ void kiln__onnx_refuse(struct kiln__onnx_call *call, kiln_status status, const c
 
 /* Whether something has failed: the node, or the batch. */
 bool kiln__onnx_failed(const struct kiln__onnx_call *call);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators of one kiln call each, element by element: their rows name the call, and what computes
  * elements that are known. */
-#ifndef KILN_ONNX_ELEMENTWISE_H
-#define KILN_ONNX_ELEMENTWISE_H
+#pragma once
 
 #include "onnx/call.h"
 
@@ -26,5 +25,3 @@ void kiln__onnx_binary(struct kiln__onnx_call *call);
 struct kiln__onnx_value kiln__onnx_combine(struct kiln__onnx_call *call,
                                            const struct kiln__onnx_elementwise *how,
                                            struct kiln__onnx_value *a, struct kiln__onnx_value *b);
-
-#endif

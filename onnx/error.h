@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sentences of errors: the thread's last error of kiln is set, so that there is one place to look.
  */
-#ifndef KILN_ONNX_ERROR_H
-#define KILN_ONNX_ERROR_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ void kiln__onnx_say(struct kiln__onnx_text *text, const char *format, ...)
 /* A shape in words, such as "[2,3]", to a text of at least 192 bytes; returns it. */
 const char *kiln__onnx_shape(char *words, size_t rank, const size_t *dims);
 #define KILN__ONNX_SHAPE 192
-
-#endif

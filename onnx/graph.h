@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model's graphs with names resolved: every value of the model, those of graphs inside nodes and
  * of functions' calls too, has a number. */
-#ifndef KILN_ONNX_GRAPH_H
-#define KILN_ONNX_GRAPH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,5 +83,3 @@ const char *kiln__onnx_domain(const char *domain);
 
 /* UNSUPPORTED with all operators that no row knows and an output depends on, with their counts. */
 kiln_status kiln__onnx_supported(const struct kiln__onnx_graphs *graphs);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays that are known while a model is recorded: shapes, axes, scalars. Integers of all types and
  * truth values lie as int64_t, floating numbers as doubles that are rounded to their type. */
-#ifndef KILN_ONNX_HOST_H
-#define KILN_ONNX_HOST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,5 +65,3 @@ void kiln__onnx_narrow_floats(const void *floats, kiln_type type, size_t n, uint
 
 /* A number as an integer: towards zero, at the ends of the range where it is beyond, NaN 0. */
 int64_t kiln__onnx_integer(double number);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a model consists of, for the modules that load, record and keep it. */
-#ifndef KILN_ONNX_MODEL_H
-#define KILN_ONNX_MODEL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -52,5 +51,3 @@ bool kiln__onnx_is_small(int type, size_t count);
 
 /* Inputs and outputs of the main graph, model->inputs and so on. */
 kiln_status kiln__onnx_describe(kiln_onnx_model *model, struct kiln__onnx_text *notes);
-
-#endif

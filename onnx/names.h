@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names to numbers, in scopes: a graph inside a node sees the names of the graph around it. */
-#ifndef KILN_ONNX_NAMES_H
-#define KILN_ONNX_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ bool kiln__onnx_names_find(const struct kiln__onnx_names *names, const char *nam
 bool kiln__onnx_names_add(struct kiln__onnx_names *names, const char *name, uint32_t number);
 
 void kiln__onnx_names_free(struct kiln__onnx_names *names);
-
-#endif

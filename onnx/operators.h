@@ -2,8 +2,7 @@
 /* The tables of operators: a row for each operator and the versions of its domain's set of
  * operators in which it means the same. A file onnx/ops_*.c has a table for what belongs together.
  */
-#ifndef KILN_ONNX_OPERATORS_H
-#define KILN_ONNX_OPERATORS_H
+#pragma once
 
 #include <kiln/status.h>
 
@@ -65,5 +64,3 @@ extern const struct kiln__onnx_row kiln__onnx_attention_row, kiln__onnx_gelu_row
 
 /* The row for an operator of a version of its domain ("" for ONNX's own), or NULL. */
 const struct kiln__onnx_row *kiln__onnx_find_row(const char *domain, const char *name, int version);
-
-#endif

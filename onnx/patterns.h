@@ -2,8 +2,7 @@
 /* Layers that exporters write as several nodes and kiln has one call for. The nodes stay where the
  * layer's row finds, with shapes known, that the call does not mean the same: they are recorded
  * one by one then. */
-#ifndef KILN_ONNX_PATTERNS_H
-#define KILN_ONNX_PATTERNS_H
+#pragma once
 
 #include "onnx/graph.h"
 
@@ -31,5 +30,3 @@ struct kiln__onnx_attention {
 
 /* Look for patterns in the main graph, and put one node in the place of each one's last. */
 kiln_status kiln__onnx_find_patterns(struct kiln__onnx_graphs *graphs);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Walking a model's graph, node by node, into a batch. */
-#ifndef KILN_ONNX_RECORD_H
-#define KILN_ONNX_RECORD_H
+#pragma once
 
 #include "onnx/call.h"
 #include "onnx/model.h"
@@ -43,5 +42,3 @@ void kiln__onnx_free_unused(struct kiln__onnx_recorder *recorder);
 /* The tensor of a value, made of what is known of it if need be. */
 kiln_tensor kiln__onnx_on_device(struct kiln__onnx_recorder *recorder,
                                  struct kiln__onnx_value *value);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights that are read from their file again when a buffer has given up its memory
  * (kiln_buffer_set_source()). The file stays open, and has to be what it was. */
-#ifndef KILN_ONNX_SOURCE_H
-#define KILN_ONNX_SOURCE_H
+#pragma once
 
 #include "onnx/tensor.h"
 
@@ -26,5 +25,3 @@ typedef void kiln__onnx_converter(const struct kiln__onnx_elements *elements, ki
 kiln_status kiln__onnx_file_serve(struct kiln__onnx_file *file, const Onnx__TensorProto *proto,
                                   const struct kiln__onnx_elements *elements, kiln_type type,
                                   kiln__onnx_converter *convert, kiln_buffer *buffer);
-
-#endif

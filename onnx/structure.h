@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Structures of kiln/onnx.h in the form that a caller was built with: lib/util/structure.h for this
  * library, which has only what is public. */
-#ifndef KILN_ONNX_STRUCTURE_H
-#define KILN_ONNX_STRUCTURE_H
+#pragma once
 
 #include "onnx/model.h"
 
@@ -19,5 +18,3 @@ const kiln_model_value *kiln__onnx_values(const kiln_onnx_model *model, bool out
 
 /* Of a model's end. */
 void kiln__onnx_free_forms(kiln_onnx_model *model);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The content of tensors in a file. */
-#ifndef KILN_ONNX_TENSOR_H
-#define KILN_ONNX_TENSOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,5 +35,3 @@ bool kiln__onnx_read_at(int file, void *bytes, uint64_t length, uint64_t offset)
 
 /* Element i as a cell. */
 union kiln__onnx_cell kiln__onnx_element(const struct kiln__onnx_elements *elements, size_t i);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Movement of values: on the host where they are known and small, else recorded. Each gives a new
  * value, one of type 0 after refusing the node. */
-#ifndef KILN_ONNX_VALUES_H
-#define KILN_ONNX_VALUES_H
+#pragma once
 
 #include "onnx/call.h"
 
@@ -46,5 +45,3 @@ bool kiln__onnx_has_shape(const struct kiln__onnx_value *value, size_t rank, con
 
 /* Whether a result of this type and shape may be computed on the host. */
 bool kiln__onnx_fits_host(int type, size_t rank, const size_t *dims);
-
-#endif

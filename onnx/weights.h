@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a file has the content of: small arrays known on the host, all others in buffers. */
-#ifndef KILN_ONNX_WEIGHTS_H
-#define KILN_ONNX_WEIGHTS_H
+#pragma once
 
 #include "onnx/model.h"
 
@@ -19,5 +18,3 @@ kiln_status kiln__onnx_take_weights(struct kiln__onnx_recorder *recorder);
 /* A new buffer with the content of an array, of this shape. */
 kiln_status kiln__onnx_buffer_of(kiln_context *context, const struct kiln__onnx_host *host,
                                  size_t rank, const size_t *dims, kiln_buffer **buffer);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The attributes that convolutions and pools share. */
-#ifndef KILN_ONNX_WINDOWS_H
-#define KILN_ONNX_WINDOWS_H
+#pragma once
 
 #include "onnx/call.h"
 
@@ -23,5 +22,3 @@ void kiln__onnx_sizes(struct kiln__onnx_call *call, const char *name, size_t cou
  * of windows that are 0 come from kernel_shape. False after refusing the node. */
 bool kiln__onnx_windows(struct kiln__onnx_call *call, size_t n, const size_t *window,
                         struct kiln__onnx_windows *windows);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model's bytes to messages. */
-#ifndef KILN_ONNX_WIRE_H
-#define KILN_ONNX_WIRE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ enum {
  * false after the last. */
 bool kiln__onnx_unknown(const ProtobufCMessage *message, unsigned number, size_t *next,
                         const uint8_t **content, size_t *length);
-
-#endif

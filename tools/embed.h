@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of `kiln embed` share. */
-#ifndef KILN_TOOLS_EMBED_H
-#define KILN_TOOLS_EMBED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -154,5 +153,3 @@ bool embed_run_windows(struct embed_windows *windows);
 
 /* Waits for what is under way. NULL does nothing. */
 void embed_end_windows(struct embed_windows *all);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the commands that run language models have in common: a model with a session, and the
  * options that say how a text goes on. */
-#ifndef KILN_TOOLS_LANGUAGE_H
-#define KILN_TOOLS_LANGUAGE_H
+#pragma once
 
 #include <argp.h>
 #include <jansson.h>
@@ -49,5 +48,3 @@ uint64_t language_read_whole(const char *text, uint64_t least, uint64_t most,
 /* A text as JSON has it: what is no UTF-8, as half a character at the end, becomes U+FFFD. NULL: no
  * memory. */
 json_t *language_json_text(const char *text, size_t bytes);
-
-#endif

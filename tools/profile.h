@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `kiln profile` knows of a program's run: its launches and transfers, alike ones together. */
-#ifndef KILN_TOOLS_PROFILE_H
-#define KILN_TOOLS_PROFILE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -46,5 +45,3 @@ double kiln__profile_share(const struct kiln__profile *profile,
 
 /* Bars, the longest row first. */
 void kiln__profile_draw(const struct kiln__profile *profile, size_t most, FILE *file);
-
-#endif

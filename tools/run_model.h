@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of `kiln run` share: the request, and what became of it. */
-#ifndef KILN_TOOLS_RUN_MODEL_H
-#define KILN_TOOLS_RUN_MODEL_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -81,5 +80,3 @@ json_t *run_make_json(const struct run_request *request, const struct run_result
 /* and what a trace says, which is written when all is released. */
 void run_print_launches(const struct run_launches *launches);
 void run_add_launches(json_t *root, const struct run_launches *launches);
-
-#endif

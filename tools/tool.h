@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sub-commands of the `kiln` program. Each parses its own arguments (argv[0] is how it was
  * called, "kiln info") and answers the exit status: 0 success, 1 failure, 2 wrong usage. */
-#ifndef KILN_TOOLS_TOOL_H
-#define KILN_TOOLS_TOOL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -28,5 +27,3 @@ int kiln__tool_make_file(const char *command, const char *given, const char *pre
 #define KILN__EXIT_NOT_RUNNABLE 126
 #define KILN__EXIT_NOT_FOUND 127
 int kiln__tool_run(const char *command, char **program, bool aside);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CLBlast's own parameters. It has one set per device for a whole process and does not tell which
  * it begins with, so that each set is timed in a process of its own. */
-#ifndef KILN_TOOLS_TUNE_LIBRARY_H
-#define KILN_TOOLS_TUNE_LIBRARY_H
+#pragma once
 
 #include "tune_search.h"
 
@@ -26,5 +25,3 @@ kiln_status tune_search_library(struct tune_search *search, const char *device,
 /* `kiln tune --time`, which such a process is: the seconds of a work's run on standard output, once
  * its result has been compared with plain C. */
 kiln_status tune_time_work(kiln_context *context, const struct tune_work *work);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A work on the device, and how long it takes planned in one way and in another. */
-#ifndef KILN_TOOLS_TUNE_MEASURE_H
-#define KILN_TOOLS_TUNE_MEASURE_H
+#pragma once
 
 #include <signal.h>
 
@@ -45,5 +44,3 @@ kiln_status tune_way_check(struct tune_bench *bench, const struct tune_way *way)
 kiln_status tune_compare(const struct tune_bench *bench, const struct tune_way *best,
                          const struct tune_way *candidate, double hopeless, double *share,
                          double *seconds);
-
-#endif

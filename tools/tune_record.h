@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `kiln tune` keeps of a device, and the lines of text that say it. */
-#ifndef KILN_TOOLS_TUNE_RECORD_H
-#define KILN_TOOLS_TUNE_RECORD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ bool tune_record_has_note(const struct tune_record *record, const char *start);
 /* The place of a value: of `work`, or of the device where that is NULL. NULL: the record is full.
  */
 unsigned *tune_record_value(struct tune_record *record, const char *work, size_t tunable);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a search of `kiln tune` came to: a table or JSON, and what is kept. */
-#ifndef KILN_TOOLS_TUNE_REPORT_H
-#define KILN_TOOLS_TUNE_REPORT_H
+#pragma once
 
 #include "tune_search.h"
 
@@ -12,5 +11,3 @@ struct tune_report {
 
 void tune_report(const struct tune_search *search, const struct tune_report *report,
                  const struct tune_gain *gains, size_t count);
-
-#endif

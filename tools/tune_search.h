@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The search of `kiln tune`: over a set of works, for values of the device or of each work. */
-#ifndef KILN_TOOLS_TUNE_SEARCH_H
-#define KILN_TOOLS_TUNE_SEARCH_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -41,5 +40,3 @@ kiln_status tune_search_device(struct tune_search *search, const struct tune_wor
 /* Search for a single work. */
 kiln_status tune_search_work(struct tune_search *search, const struct tune_work *work,
                              struct tune_gain *gain);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `kiln tune` measures: a batch for a kind of kernel and its sizes, as kiln_batch_list_works()
  * names them, with its result in plain C. */
-#ifndef KILN_TOOLS_TUNE_WORK_H
-#define KILN_TOOLS_TUNE_WORK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -37,5 +36,3 @@ kiln_tensor tune_work_record(kiln_batch *batch, const struct tune_work *work,
 
 /* Element `i` of the result in double precision; *size: of what was added up for it. */
 double tune_work_element(const struct tune_work *work, size_t i, double *size);
-
-#endif

@@ -2,8 +2,7 @@
 /* BERT's tokenizer: a text becomes the numbers of the pieces of its words, as the models of that
  * family were trained with. Cleaning and cutting are those of Hugging Face's `tokenizers`, whose
  * numbers tests/onnx/test_wordpiece.c knows; Unicode's tables are libutf8proc's. */
-#ifndef KILN_TOOLS_WORDPIECE_H
-#define KILN_TOOLS_WORDPIECE_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -71,5 +70,3 @@ struct wordpiece *wordpiece_share(const struct wordpiece *wordpiece);
  * out where it is longer. One thread at a time. False: no memory. */
 bool wordpiece_encode(struct wordpiece *wordpiece, const char *text, size_t bytes, size_t most,
                       int32_t *ids, size_t *count);
-
-#endif

@@ -2,8 +2,7 @@
 /* A micro-batch's plan: one of the graphs of a batch that runs in parts, and what its runs read and
  * write.
  */
-#ifndef KILN_API_MICRO_BATCH_PLAN_H
-#define KILN_API_MICRO_BATCH_PLAN_H
+#pragma once
 
 #include "graph/micro_batch_graph.h"
 #include "record/batch.h"
@@ -45,5 +44,3 @@ uint64_t kiln__micro_batch_plan_room(const kiln_batch *batch,
 bool kiln__micro_batch_plan_bind(const kiln_batch *batch,
                                  const struct kiln__micro_batch_plan *part_plan, size_t number,
                                  const struct kiln__binding *sums, struct kiln__bindings *bindings);
-
-#endif

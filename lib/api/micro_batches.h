@@ -2,8 +2,7 @@
 /* A batch that needs more memory than there may be at once, run in micro-batches of its rows. Sums
  * over rows are added up in memory that stays from part to part; what is made from them comes in
  * later phases, and at the end (graph/partition.h). */
-#ifndef KILN_API_MICRO_BATCHES_H
-#define KILN_API_MICRO_BATCHES_H
+#pragma once
 
 #include "record/batch.h"
 #include "session/plan_cache.h"
@@ -28,5 +27,3 @@ kiln_status kiln__micro_batches_check_nan(kiln_batch *batch,
 kiln_status kiln__micro_batches_run(kiln_batch *batch, struct kiln__micro_batches *parts,
                                     struct kiln__stream *stream, struct kiln__run **run,
                                     struct kiln__error *error);
-
-#endif

@@ -8,8 +8,7 @@
  * r<i> the row's. t<i> is a REDUCED or SCANNED step's total on the way, t<i>_<u> what goes into it;
  * j<i> and j<i>_<u> are positions that go with them. m<k>_<u> is vector u of access k, loaded once
  * for all phases, k<i>_<u> the value of step i there, which costs too much to be computed again. */
-#ifndef KILN_CODEGEN_BODY_H
-#define KILN_CODEGEN_BODY_H
+#pragma once
 
 #include "codegen/emit.h"
 #include "fuse/loop_nest.h"
@@ -167,5 +166,3 @@ unsigned kiln__body_shuffled(const struct kiln__body *body);
 /* Of how many items or groups of them each keeps a value in local memory for the others: 0 where
  * all that share a row exchange values. */
 unsigned kiln__body_shared(const struct kiln__body *body);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Generators add statements to the block that is open. kiln__code_print() alone writes braces,
  * semicolons and indentation. Running out of memory is remembered (util/text.h). */
-#ifndef KILN_CODEGEN_CODE_H
-#define KILN_CODEGEN_CODE_H
+#pragma once
 
 #include "util/text.h"
 #include "util/vector.h"
@@ -73,5 +72,3 @@ void kiln__code_unroll(struct kiln__code *code, unsigned times);
 
 /* Append the text of the whole tree, and free that. */
 void kiln__code_print(struct kiln__code *code, struct kiln__text *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernel texts for a plan's launches. */
-#ifndef KILN_CODEGEN_CODEGEN_H
-#define KILN_CODEGEN_CODEGEN_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -43,5 +42,3 @@ void kiln__joined_source(const struct kiln__plan *plan, const struct kiln__launc
 /* Check the arguments of every launch against the parameters that its text declares
  * (verify_launches.c). Errors: WRONG_STATE, with what is wrong in `text`; OUT_OF_HOST_MEMORY. */
 kiln_status kiln__launches_verify(const struct kiln__plan *plan, char text[KILN__WRONG]);
-
-#endif

@@ -9,8 +9,7 @@
  * memory and offset of store k, u0_<d> strides of a placed one, or of rows, j<k> and l<k> stride
  * and extent of the axis of one at computed positions; c<k> scalars; v<k> the value of step k; d<d>
  * dimensions; `value` what a product has added up. */
-#ifndef KILN_CODEGEN_EMIT_H
-#define KILN_CODEGEN_EMIT_H
+#pragma once
 
 #include "codegen/storage.h"
 #include "plan/plan.h"
@@ -124,5 +123,3 @@ void kiln__emit_custom(const struct kiln__emit *emit);
 
 /* The kernel of a map, reduce or rows group. */
 void kiln__emit_nest(const struct kiln__emit *emit);
-
-#endif

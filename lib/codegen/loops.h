@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loops of a generated kernel. */
-#ifndef KILN_CODEGEN_LOOPS_H
-#define KILN_CODEGEN_LOOPS_H
+#pragma once
 
 #include "codegen/body.h"
 
@@ -30,5 +29,3 @@ void kiln__emit_columns(struct kiln__body *body);
  * (tiles.c). */
 void kiln__emit_turns(const struct kiln__emit *emit);
 void kiln__emit_tiles(struct kiln__body *body);
-
-#endif

@@ -6,8 +6,7 @@
  * and so on along the row. Each lane of a vector has a running maximum of its own, so that nothing
  * crosses lanes before the row is over. Names in the text: top_t<i> is what the total t<i> is
  * below, top_t<i>_0 what its accumulators are. */
-#ifndef KILN_CODEGEN_ONLINE_PHASES_H
-#define KILN_CODEGEN_ONLINE_PHASES_H
+#pragma once
 
 #include "codegen/body.h"
 
@@ -35,5 +34,3 @@ void kiln__online_fold(struct kiln__body *body, unsigned count);
 /* The totals of the phase at hand, which was done with the one before: from their own running
  * maxima to the row's. */
 void kiln__online_end(const struct kiln__body *body);
-
-#endif

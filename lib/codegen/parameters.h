@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parameters of a launch's kernel, read from its text: what the compiler will see, not what
  * plan and codegen meant. */
-#ifndef KILN_CODEGEN_PARAMETERS_H
-#define KILN_CODEGEN_PARAMETERS_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -22,5 +21,3 @@ struct kiln__parameters {
 /* Free with kiln__vector_free(&list). */
 struct kiln__parameters kiln__parameters_of(const struct kiln__plan *plan,
                                             const struct kiln__launch *launch);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A kernel's text as a function of a text with several. */
-#ifndef KILN_CODEGEN_PHASE_TEXT_H
-#define KILN_CODEGEN_PHASE_TEXT_H
+#pragma once
 
 #include "util/text.h"
 
@@ -12,5 +11,3 @@
  * memory is the function's own: with several items there can be none. */
 void kiln__phase_text(const char *source, const char *options, unsigned number, unsigned items,
                       struct kiln__text *text);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How elements come from memory and go there. No other text of generated kernels knows how a type
  * is stored. */
-#ifndef KILN_CODEGEN_STORAGE_H
-#define KILN_CODEGEN_STORAGE_H
+#pragma once
 
 #include "codegen/code.h"
 #include "ops/ops.h"
@@ -48,5 +47,3 @@ void kiln__emit_load(struct kiln__text *text, const struct kiln__elements *eleme
  * for aligned vectors, which the kernel's variable of that name turns on. */
 void kiln__emit_store(struct kiln__code *code, const struct kiln__elements *elements,
                       const char *value, bool stream);
-
-#endif

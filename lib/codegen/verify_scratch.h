@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef KILN_CODEGEN_VERIFY_SCRATCH_H
-#define KILN_CODEGEN_VERIFY_SCRATCH_H
+#pragma once
 
 #include "codegen/parameters.h"
 
@@ -8,5 +7,3 @@
  * its text declares and the sizes that the launch tells it; 0 where nothing is known of it. */
 size_t kiln__scratch_least(const struct kiln__launch *launch, const struct kiln__group *group,
                            const struct kiln__parameters *parameters, size_t number);
-
-#endif

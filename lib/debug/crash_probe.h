@@ -2,8 +2,7 @@
 /* A crash-safe probe. What a driver was not made for may be wrong on the next one, or end the
  * process. It is tried once for each device and driver, and what came of it is noted in the kernel
  * cache; that it is being tried is noted before, so that no second process ends by it. */
-#ifndef KILN_DEBUG_CRASH_PROBE_H
-#define KILN_DEBUG_CRASH_PROBE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -32,5 +31,3 @@ typedef enum kiln__probe_outcome (*kiln__probe_function)(void *user, char why[KI
 enum kiln__probe_outcome kiln__crash_probe(struct kiln__programs *programs,
                                            const struct kiln__crash_probe *probe,
                                            kiln__probe_function trier, void *user);
-
-#endif

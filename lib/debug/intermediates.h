@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A batch run once more on copies of its inputs, with every value asked for: to be looked at. */
-#ifndef KILN_DEBUG_INTERMEDIATES_H
-#define KILN_DEBUG_INTERMEDIATES_H
+#pragma once
 
 #include "session/context.h"
 
@@ -47,5 +46,3 @@ void kiln__intermediates_free(struct kiln__intermediates *exposure, bool lost);
  * NULL: it was not. */
 const void *kiln__intermediates_value(const struct kiln__intermediates *exposure, uint32_t node,
                                       size_t *next);
-
-#endif

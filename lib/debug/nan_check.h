@@ -3,8 +3,7 @@
  * the first that makes a NaN of operands without one, an infinity of finite operands, or that has
  * an index out of range, is named. What does not leave the call that recorded it (as where a call
  * itself chooses another value in its place) is nobody's business. */
-#ifndef KILN_DEBUG_NAN_CHECK_H
-#define KILN_DEBUG_NAN_CHECK_H
+#pragma once
 
 #include "session/context.h"
 
@@ -16,5 +15,3 @@ bool kiln__nan_check_wanted(const kiln_batch *batch);
  * every value at once. Errors: BAD_VALUE; OUT_OF_HOST_MEMORY, DEVICE_ERROR. */
 kiln_status kiln__nan_check(const kiln_batch *batch, const uint32_t *of, const char *call,
                             struct kiln__error *error);
-
-#endif

@@ -2,8 +2,7 @@
 /* Self-tests that kernels have to pass on a context's device (plan/plan.h) before its plans use
  * them: each computes products whose sums are known exactly, in an OpenCL context of its own, which
  * a fault ends instead of the caller's. */
-#ifndef KILN_DEBUG_SELF_TEST_H
-#define KILN_DEBUG_SELF_TEST_H
+#pragma once
 
 #include "plan/plan.h"
 #include "runtime/runtime.h"
@@ -11,5 +10,3 @@
 /* NULL without memory. It lives as long as the runtime. */
 struct kiln__self_tester *kiln__self_tester_create(struct kiln__runtime *runtime);
 void kiln__self_tester_destroy(struct kiln__self_tester *self_tester);
-
-#endif

@@ -9,8 +9,7 @@
  * before it add up to. Then the operations one by one: the graph runs a second time with every
  * value asked for, and the host evaluates each operation from what the device has for its operands,
  * so that nothing but its own error counts. */
-#ifndef KILN_DEBUG_VALIDATE_H
-#define KILN_DEBUG_VALIDATE_H
+#pragma once
 
 #include "debug/intermediates.h"
 
@@ -26,5 +25,3 @@ kiln_status kiln__validate_begin(struct kiln__inputs *inputs, const kiln_batch *
  * sentence. Errors: WRONG_RESULT, OUT_OF_HOST_MEMORY, DEVICE_ERROR, BUILD_FAILED. */
 kiln_status kiln__validate_end(struct kiln__inputs *inputs, const kiln_batch *batch,
                                const char *call, struct kiln__error *error);
-
-#endif

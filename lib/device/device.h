@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The devices of this machine: finding them, choosing one, what it can do. */
-#ifndef KILN_DEVICE_DEVICE_H
-#define KILN_DEVICE_DEVICE_H
+#pragma once
 
 #include <kiln/device.h>
 
@@ -96,5 +95,3 @@ kiln_status kiln__device_from_cl(cl_device_id id, struct kiln__device *device,
 
 /* The traits for a described device: the first row of the table that fits. Never NULL. */
 const struct kiln__traits *kiln__traits_for(const kiln_device_info *info);
-
-#endif

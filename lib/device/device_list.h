@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All devices of this machine, in the order in which their drivers are installed. */
-#ifndef KILN_DEVICE_DEVICE_LIST_H
-#define KILN_DEVICE_DEVICE_LIST_H
+#pragma once
 
 #include "device/device.h"
 #include "util/vector.h"
@@ -17,5 +16,3 @@ struct kiln__device_list {
  * Errors: OUT_OF_HOST_MEMORY, DEVICE_ERROR; the list is then empty. */
 kiln_status kiln__device_list(struct kiln__device_list *list, struct kiln__error *error);
 void kiln__device_list_free(struct kiln__device_list *list);
-
-#endif

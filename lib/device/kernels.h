@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The catalogue of kernels (kernels.def) as data: names, texts, what each needs of a device. What
  * each can do of a plan, and how it is launched, stands in lower/select.h. */
-#ifndef KILN_DEVICE_KERNELS_H
-#define KILN_DEVICE_KERNELS_H
+#pragma once
 
 #include "device/device.h"
 
@@ -97,5 +96,3 @@ struct kiln__selection {
 
 /* "it was asked for" */
 const char *kiln__reason_text(enum kiln__reason reason);
-
-#endif

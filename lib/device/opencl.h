@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The OpenCL headers as kiln uses them, errors of OpenCL calls in words, and the end of what a
  * queue has got. */
-#ifndef KILN_DEVICE_OPENCL_H
-#define KILN_DEVICE_OPENCL_H
+#pragma once
 
 /* The 1.2 interface is the baseline; newer calls are looked up at run time. */
 #define CL_TARGET_OPENCL_VERSION 120
@@ -28,5 +27,3 @@ kiln_status kiln__cl_fail(struct kiln__error *error, const char *call, cl_int co
 /* An event for the end of all that was enqueued so far, in *end; none after an error. To be of use
  * to another queue it still has to be flushed. Errors: as of kiln__cl_status(). */
 kiln_status kiln__cl_mark(cl_command_queue queue, cl_event *end, struct kiln__error *error);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table behind kiln__traits_for(), as far as choosing a device needs it. */
-#ifndef KILN_DEVICE_TRAITS_H
-#define KILN_DEVICE_TRAITS_H
+#pragma once
 
 #include "device/device.h"
 
@@ -9,5 +8,3 @@
 enum kiln__rank { KILN__RANK_SIMULATED, KILN__RANK_SOFTWARE, KILN__RANK_REAL };
 
 enum kiln__rank kiln__device_rank(const kiln_device_info *info);
-
-#endif

@@ -2,8 +2,7 @@
 /* Which traits `kiln tune` may choose, and among which values: the others are not known to be
  * right. A parameter to be tuned is a field of the traits and a row of the table. Values are the
  * device's, or those of one work, as lower/workload.h names it: a kind of kernel and its sizes. */
-#ifndef KILN_DEVICE_TUNABLES_H
-#define KILN_DEVICE_TUNABLES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -59,5 +58,3 @@ void kiln__tuning_apply(const struct kiln__tuning *tuning, const struct kiln__de
 
 /* Those of the device, "product (3 dots, 4 skinny, ...), tile (1, 2, ...)". */
 void kiln__tunables_list(const struct kiln__device *device, struct kiln__text *text);
-
-#endif

@@ -2,8 +2,7 @@
 /* An event count, where many threads wait for the same: one system call wakes them all, and none
  * has to take a lock then. Whoever waits reads how often it has rung, looks whether what he waits
  * for has come, and waits for the next time. */
-#ifndef KILN_EXECUTOR_EVENT_COUNT_H
-#define KILN_EXECUTOR_EVENT_COUNT_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,5 +24,3 @@ void kiln__event_count_destroy(struct kiln__event_count *event_count);
  * earlier. */
 bool kiln__event_count_wait(struct kiln__event_count *event_count, unsigned count, int64_t until);
 void kiln__event_count_notify(struct kiln__event_count *event_count);
-
-#endif

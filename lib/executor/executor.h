@@ -10,8 +10,7 @@
  * atomic; nobody copies rows, runs a batch or calls back under it. Whoever submits a request, waits
  * for it, asks about it or lets go of it does without, as long as nobody is to be woken: workers
  * take it, for a whole batch at a time. */
-#ifndef KILN_EXECUTOR_EXECUTOR_H
-#define KILN_EXECUTOR_EXECUTOR_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -172,5 +171,3 @@ void kiln__device_queue_failed(kiln_executor *executor, struct kiln__device_queu
 /* Whether another device queue is in service. */
 bool kiln__device_queue_has_other(const kiln_executor *executor,
                                   const struct kiln__device_queue *device_queue);
-
-#endif

@@ -11,8 +11,7 @@
  * at the same one whose requests were submitted between two batches and most likely run in one. The
  * executor's part ends with DONE, or, if there is a callback or a descriptor, with TOLD; its
  * caller's ends with RELEASED. The later one of the two keeps it. */
-#ifndef KILN_EXECUTOR_FUTURE_H
-#define KILN_EXECUTOR_FUTURE_H
+#pragma once
 
 #include "executor/executor.h"
 #include "util/error.h"
@@ -98,5 +97,3 @@ void kiln__future_complete(kiln_future *future, const struct kiln__error *error,
 
 /* Tell them, and let go. */
 void kiln__future_tell(kiln_executor *executor, struct kiln__told *told);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Times in steps of 1/16: sixteen between a power of two nanoseconds and the next. */
-#ifndef KILN_EXECUTOR_HISTOGRAM_H
-#define KILN_EXECUTOR_HISTOGRAM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ void kiln__histogram_add(struct kiln__histogram *histogram, int64_t nanoseconds)
 /* Move all that one has counted to another. */
 void kiln__histogram_move(struct kiln__histogram *from, struct kiln__histogram *to);
 kiln_latency kiln__histogram_read(const struct kiln__histogram *histogram);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * A submitter puts its request here and then looks at the alarm; who sets the alarm then looks
  * whether requests have come. So one of the two sees the other. */
-#ifndef KILN_EXECUTOR_INBOX_H
-#define KILN_EXECUTOR_INBOX_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -45,5 +44,3 @@ void kiln__inbox_return(struct kiln__inbox *inbox, size_t count, size_t rows);
 /* Have submitters wake a worker at so many rows. False: some have come that may not have seen it.
  */
 bool kiln__inbox_set_alarm(struct kiln__inbox *inbox, uint64_t rows);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model's batches, one of each size, with the host memory that they read and write. */
-#ifndef KILN_EXECUTOR_MODEL_H
-#define KILN_EXECUTOR_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -84,5 +83,3 @@ unsigned kiln__model_size(const struct kiln__model *model, size_t rows, unsigned
 
 /* What a part of a row of a length has. */
 size_t kiln__part_bytes(const struct kiln__model_part *part, size_t length);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data-parallel training: a thread for each context makes the steps. */
-#ifndef KILN_EXECUTOR_PARALLEL_H
-#define KILN_EXECUTOR_PARALLEL_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -87,5 +86,3 @@ kiln_status kiln__parallel_fill_shards(const struct kiln__member *member);
 
 /* A member's thread. */
 void *kiln__parallel_work(void *argument);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests that wait: a list for each priority, first come first served. */
-#ifndef KILN_EXECUTOR_REQUEST_QUEUE_H
-#define KILN_EXECUTOR_REQUEST_QUEUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ int64_t kiln__request_queue_due(struct kiln__request_queue *queue);
 
 void kiln__list_push(struct kiln__list *list, kiln_future *request);
 kiln_future *kiln__list_pop(struct kiln__list *list);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Times of a model's batches, as a text and as numbers. */
-#ifndef KILN_EXECUTOR_TUNE_BATCHES_H
-#define KILN_EXECUTOR_TUNE_BATCHES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,5 +16,3 @@ bool kiln__tune_read(const char *text, const size_t *rows, size_t count, double 
 
 /* Which of the sizes to take: see kiln_model_choose_batch(). `most`: seconds. */
 size_t kiln__tune_choose(const size_t *rows, const double *seconds, size_t count, double most);
-
-#endif

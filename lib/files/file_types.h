@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Types of elements as files have them, and what kiln makes of each. */
-#ifndef KILN_FILES_FILE_TYPES_H
-#define KILN_FILES_FILE_TYPES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ const struct kiln__stored *kiln__stored_kind(char kind, size_t bytes);
 
 /* The row that has a type of kiln's as it is; NULL: of blocks there is none. */
 const struct kiln__stored *kiln__stored_as(kiln_type type);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A whole file in memory, as long as somebody holds it. What is written there stays this process's:
  * the file does not change. */
-#ifndef KILN_FILES_MAPPING_H
-#define KILN_FILES_MAPPING_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ void kiln__mapping_retain(struct kiln__mapping *mapping);
 
 /* NULL does nothing. Threads: any, a driver's too. */
 void kiln__mapping_release(struct kiln__mapping *mapping);
-
-#endif

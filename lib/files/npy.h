@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stands before the elements of an .npy file: a Python dictionary in words. */
-#ifndef KILN_FILES_NPY_H
-#define KILN_FILES_NPY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ void kiln__npy_print(kiln_type type, const struct kiln__shape *shape, struct kil
 /* "\x93NUMPY", two bytes of version: what such a file begins with. */
 #define KILN__NPY_MAGIC "\x93NUMPY"
 enum { KILN__NPY_MAGIC_BYTES = 6 };
-
-#endif

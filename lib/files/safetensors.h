@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A safetensors file: eight bytes that say how long its header is, the header, which is JSON, and
  * the tensors' elements, one after another without gaps. */
-#ifndef KILN_FILES_SAFETENSORS_H
-#define KILN_FILES_SAFETENSORS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -44,5 +43,3 @@ struct kiln__phrase kiln__safetensors_name(const char *name);
 #define KILN__SAFETENSORS_HEADER 100000000u
 
 #define KILN__SAFETENSORS_METADATA "__metadata__"
-
-#endif

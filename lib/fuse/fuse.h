@@ -17,8 +17,7 @@
  *   loop_nest.h, .c             what a group of steps computes, as a loop nest
  *   group_text.c                groups as text
  *   verify_groups.h, verify*.c  what later stages rely on */
-#ifndef KILN_FUSE_FUSE_H
-#define KILN_FUSE_FUSE_H
+#pragma once
 
 #include "fuse/group.h"
 #include "fuse/layout.h"
@@ -164,5 +163,3 @@ bool kiln__fuse_same_access(const struct kiln__access *a, const struct kiln__acc
 /* The step of the group whose stored value is what such a load reads; KILN__NO_STEP if it has none,
  * or has it for other elements. */
 uint16_t kiln__fuse_find_stored(const struct kiln__group *group, const struct kiln__access *wanted);
-
-#endif

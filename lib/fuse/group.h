@@ -14,8 +14,7 @@
  * access for each input of its one node, with a step that loads and perhaps one that converts; so
  * has a scatter group, which adds its first access, at the rows that its second says, to what its
  * base group stores. */
-#ifndef KILN_FUSE_GROUP_H
-#define KILN_FUSE_GROUP_H
+#pragma once
 
 #include "fuse/limits.h"
 #include "graph/graph.h"
@@ -239,5 +238,3 @@ size_t kiln__group_operand_accesses(const struct kiln__group *group);
 
 /* A group as text: its kind, its steps, its stores. */
 void kiln__group_dump(const struct kiln__group *group, struct kiln__text *text);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What there is to say about a kind of group. A new kind is its name in group.h, a row of
  * group_kinds.c, and its lowering (lower/plan_make.c). */
-#ifndef KILN_FUSE_GROUP_KINDS_H
-#define KILN_FUSE_GROUP_KINDS_H
+#pragma once
 
 #include "fuse/join.h"
 
@@ -48,5 +47,3 @@ void kiln__group_begin_whole(struct kiln__builder *builder, uint32_t index);
 /* What the verifier checks of one kind alone (verify_kinds.c). */
 kiln__group_check kiln__group_check_reduce, kiln__group_check_rows, kiln__group_check_product,
     kiln__group_check_whole;
-
-#endif

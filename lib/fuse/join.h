@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* May a root join a group? Both have to visit the same elements, in one of two ways; all else is
  * asked once for both (join.c). */
-#ifndef KILN_FUSE_JOIN_H
-#define KILN_FUSE_JOIN_H
+#pragma once
 
 #include "fuse/fuse.h"
 
@@ -46,5 +45,3 @@ bool kiln__fuse_runs_along_rows(const struct kiln__join *join, const struct kiln
  * it has no others, or of the others 1. */
 bool kiln__fuse_is_per_result(const struct kiln__group *group, uint32_t kept,
                               const struct kiln__shape *shape);
-
-#endif

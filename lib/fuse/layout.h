@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the elements of a node are found: a base in memory, and strides through its movements, and
  * through casts from the type that the base is stored in to the one that loads make of it. */
-#ifndef KILN_FUSE_LAYOUT_H
-#define KILN_FUSE_LAYOUT_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -28,5 +27,3 @@ bool kiln__layout_is_dense(const struct kiln__layout *layout, const struct kiln_
 /* Dense, or rows of neighbours that start at multiples of KILN__ROWS_START elements. */
 #define KILN__ROWS_START 8
 bool kiln__layout_has_rows(const struct kiln__layout *layout, const struct kiln__shape *shape);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every limit and cost that fusion goes by, and where each comes from. Costs are those
  * of ops/elementwise.def: rough additions. "Judged": by what it is for, not by a measurement. */
-#ifndef KILN_FUSE_LIMITS_H
-#define KILN_FUSE_LIMITS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -74,5 +73,3 @@
 
 /* Forms count stores from 1, in a byte. */
 #define KILN__MOST_STORES (UINT8_MAX - 1)
-
-#endif

@@ -15,8 +15,7 @@
  * (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018): they are of the
  * largest so far, and scaled by exp(top so far - top now) where that grows. A phase that has only
  * such sums *follows* the one before it: both may go over the row together, block by block. */
-#ifndef KILN_FUSE_LOOP_NEST_H
-#define KILN_FUSE_LOOP_NEST_H
+#pragma once
 
 #include "fuse/group.h"
 
@@ -59,5 +58,3 @@ struct kiln__loads kiln__nest_loads(const struct kiln__group *group, const struc
 /* Whether a phase follows the one before it. */
 bool kiln__nest_is_online(const struct kiln__group *group, const struct kiln__nest *nest,
                           unsigned phase);
-
-#endif

@@ -3,8 +3,7 @@
  * not from how the groups were formed: verify_groups.c has what holds for groups and nodes as such,
  * verify_steps.c for steps, verify_memory.c for what is read and stored, verify_kinds.c for one
  * kind of group. */
-#ifndef KILN_FUSE_VERIFY_GROUPS_H
-#define KILN_FUSE_VERIFY_GROUPS_H
+#pragma once
 
 #include "fuse/group_kinds.h"
 
@@ -34,5 +33,3 @@ size_t kiln__verified_visible(const struct kiln__group *group, size_t step);
 bool kiln__group_stores(const struct kiln__group *group, uint32_t node);
 
 kiln__group_check kiln__group_check_steps, kiln__group_check_accesses, kiln__group_check_stores;
-
-#endif

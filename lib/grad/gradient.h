@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The walk from a loss back to its inputs, and the adjoints: how each kind of node hands the
  * gradient of its result on to its operands. */
-#ifndef KILN_GRAD_GRADIENT_H
-#define KILN_GRAD_GRADIENT_H
+#pragma once
 
 #include "record/batch.h"
 
@@ -75,5 +74,3 @@ void kiln__adjoint_loop(struct kiln__gradient *gradient, const struct kiln__node
 
 /* The shape of a tensor of the batch; of the empty tensor, which errors leave: rank 0. */
 struct kiln__shape kiln__gradient_shape(const struct kiln__gradient *walk, kiln_tensor tensor);
-
-#endif

@@ -9,8 +9,7 @@
  * matrix are there, 0 to n of them, and row i of a causal node sees keys 0 to length - m + i +
  * diagonal: the queries are the last ones.
  */
-#ifndef KILN_GRAPH_ATTENTION_H
-#define KILN_GRAPH_ATTENTION_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -48,5 +47,3 @@ size_t kiln__attention_room(size_t columns);
 /* Bytes of local memory that every device needs for these columns of q and v, or UINT64_MAX: that
  * of the narrowest form of kernels/attention_cpu.cl, which is there where no other fits. */
 uint64_t kiln__attention_local(size_t d, size_t e);
-
-#endif

@@ -17,8 +17,7 @@
  * Attention's gradients are recorded like this for devices whose kernels never store scores
  * (grad/grad_attention.c).
  */
-#ifndef KILN_GRAPH_ATTENTION_BACKWARD_H
-#define KILN_GRAPH_ATTENTION_BACKWARD_H
+#pragma once
 
 #include "graph/attention.h"
 
@@ -43,5 +42,3 @@ bool kiln__attention_backward_by_key(const struct kiln__node *node);
 /* What is wrong with the node, or NULL. */
 const char *kiln__attention_backward_check(const struct kiln__graph *graph,
                                            const struct kiln__node *node);
-
-#endif

@@ -3,8 +3,7 @@
  * dimension is cut into equal blocks, called rows here, each row of a value may be made from the
  * same row of an operand along one of that one's dimensions, from all of the operand, or in another
  * way. */
-#ifndef KILN_GRAPH_BATCH_AXIS_H
-#define KILN_GRAPH_BATCH_AXIS_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -34,5 +33,3 @@ unsigned kiln__batch_axis_sum(const struct kiln__graph *graph, uint32_t index,
  */
 int kiln__batch_axis_summed(const struct kiln__graph *graph, uint32_t index, unsigned k,
                             unsigned sum);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Equal calls are one in the whole process, so that nodes which name them have equal bytes, and
  * batches that make the same call share a plan. Each graph holds the calls that its nodes name. */
-#ifndef KILN_GRAPH_CUSTOM_H
-#define KILN_GRAPH_CUSTOM_H
+#pragma once
 
 #include <kiln/custom.h>
 
@@ -66,5 +65,3 @@ const char *kiln__custom_name(const struct kiln__custom *custom);
 const struct kiln__custom *kiln__custom_find(const struct kiln__custom *custom);
 void kiln__custom_retain(const struct kiln__custom *custom);
 void kiln__custom_release(const struct kiln__custom *custom);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The recorded operations as a graph: nodes in an order in which inputs come before users. */
-#ifndef KILN_GRAPH_GRAPH_H
-#define KILN_GRAPH_GRAPH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -281,5 +280,3 @@ const char *kiln__graph_verify(const struct kiln__graph *graph, char text[160]);
 /* One line per node: '%3 f32[4,8] = add %1 %2 "its name"'. */
 void kiln__graph_dump(const struct kiln__graph *graph, struct kiln__text *text);
 void kiln__node_dump(const struct kiln__graph *graph, uint32_t index, struct kiln__text *text);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What rewriting and fusion are told about the kernels that a graph will be lowered to: answers of
  * the catalogue, without the device that they are for. */
-#ifndef KILN_GRAPH_KERNEL_SUPPORT_H
-#define KILN_GRAPH_KERNEL_SUPPORT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -14,5 +13,3 @@ struct kiln__kernel_support {
      * where a graph has such a product: a kernel may have to pass its self-test first. */
     bool (*exact_integers)(const struct kiln__kernel_support *support);
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the nodes of a recorded graph are called, and which calls made them: words for people. They
  * are no part of a batch's structure: batches of any names share a plan. */
-#ifndef KILN_GRAPH_LABELS_H
-#define KILN_GRAPH_LABELS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -45,5 +44,3 @@ uint64_t kiln__labels_hash(const struct kiln__labels *labels);
 
 /* Append ' "layer3.q" (kiln_add, call 57)', or as much of it as is known. */
 void kiln__labels_say(const struct kiln__labels *labels, uint32_t node, struct kiln__text *text);
-
-#endif

@@ -4,8 +4,7 @@
  * The kernel's inputs are states that are no constants, then elements, then what the steps share;
  * its outputs the states behind the last step, then what each step leaves, stacked. A call of such
  * a kernel (graph/custom.h) is one of no text: codegen/loop_text.c writes it. */
-#ifndef KILN_GRAPH_LOOP_H
-#define KILN_GRAPH_LOOP_H
+#pragma once
 
 #include <kiln/custom.h>
 
@@ -52,5 +51,3 @@ static inline size_t kiln__loop_bytes(const struct kiln__loop *loop)
 {
     return loop ? sizeof *loop + loop->n_steps * sizeof *loop->steps : 0;
 }
-
-#endif

@@ -2,8 +2,7 @@
 /* Graphs that compute together, some rows at a time, what another one computes as a whole: of each
  * phase (graph/partition.h) one that says where its sums begin and one for some rows, which adds
  * theirs; and one for what is left at the end. */
-#ifndef KILN_GRAPH_MICRO_BATCH_GRAPH_H
-#define KILN_GRAPH_MICRO_BATCH_GRAPH_H
+#pragma once
 
 #include "graph/partition.h"
 
@@ -56,5 +55,3 @@ bool kiln__micro_batch_graph_make(const struct kiln__partition *partition,
                                   const struct kiln__micro_batch_what *what,
                                   struct kiln__micro_batch_graph *cut);
 void kiln__micro_batch_graph_free(struct kiln__micro_batch_graph *cut);
-
-#endif

@@ -3,8 +3,7 @@
  * by them. A sum over rows is complete when all parts have added theirs, so that what is computed
  * from it comes in a later *phase*: once more through all parts, which compute anew what they need
  * of values that have rows. What has none is computed from sums at the end. */
-#ifndef KILN_GRAPH_PARTITION_H
-#define KILN_GRAPH_PARTITION_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -31,5 +30,3 @@ int kiln__partition_axis(const struct kiln__partition *partition, uint32_t node)
 
 /* Bytes of what is computed by rows: the more, the less memory a few rows take. */
 double kiln__partition_bytes(const struct kiln__partition *partition);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Buffers that a batch both imports and exports to: per input, the request that replaces it. */
-#ifndef KILN_GRAPH_REPLACEMENTS_H
-#define KILN_GRAPH_REPLACEMENTS_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -18,5 +17,3 @@ void kiln__replacements_free(struct kiln__replacements *replacements);
 /* 1 + the request that goes to the buffer which `node` imports; 0: none. */
 uint32_t kiln__replacement_of(const struct kiln__replacements *replacements,
                               const struct kiln__node *node);
-
-#endif

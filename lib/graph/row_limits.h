@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long the rows are that one kernel goes over: fusion goes by it, and rewriting, which puts
  * operations where fusion joins them. */
-#ifndef KILN_GRAPH_ROW_LIMITS_H
-#define KILN_GRAPH_ROW_LIMITS_H
+#pragma once
 
 #include "graph/shape.h"
 
@@ -32,5 +31,3 @@ bool kiln__ends_rows(const struct kiln__shape *shape, uint64_t axes);
 
 /* The first three limits: which of them holds for these rows. */
 size_t kiln__longest_row(const struct kiln__shape *shape, uint64_t axes);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes: up to eight dimensions, row-major. */
-#ifndef KILN_GRAPH_SHAPE_H
-#define KILN_GRAPH_SHAPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,5 +66,3 @@ bool kiln__shape_batch_stride(const int64_t *stride, const struct kiln__shape *s
 /* Whether a matrix product can read what lies so in place: one of the last two dimensions is
  * contiguous and the leading ones are one run. */
 bool kiln__shape_suits_matmul(const struct kiln__shape *shape, const int64_t *stride);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What launches of kernels/attention_*.cl are made of. */
-#ifndef KILN_LOWER_ATTENTION_WORK_H
-#define KILN_LOWER_ATTENTION_WORK_H
+#pragma once
 
 #include "graph/attention.h"
 #include "lower/matmul.h"
@@ -66,5 +65,3 @@ size_t kiln__attention_vector(const struct kiln__plan *plan,
 void kiln__attention_set_tile(const struct kiln__plan *plan,
                               const struct kiln__attention_work *attention,
                               const struct kiln__attention_tile *tile, struct kiln__launch *launch);
-
-#endif

@@ -10,8 +10,7 @@
  * phase visits `VISITS` elements of an item's row, computes steps `FROM` to `TO` - 1 at each, and
  * reduces them to the step `REDUCED`, or stores. All fields are ints; the names below are macros of
  * the kernel's text too (codegen/generic_text.c). */
-#ifndef KILN_LOWER_GENERIC_H
-#define KILN_LOWER_GENERIC_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -78,5 +77,3 @@ uint64_t kiln__generic_work(const struct kiln__plan *plan, uint32_t index);
 bool kiln__plan_is_generic(const struct kiln__plan *plan, uint32_t group);
 
 kiln__lower kiln__lower_generic;
-
-#endif

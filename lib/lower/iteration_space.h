@@ -2,8 +2,7 @@
 /* The space that a generated kernel visits: a group's dimensions after merging neighbours that
  * every access walks as one run. Few dimensions make short texts, and one text serves many shapes.
  */
-#ifndef KILN_LOWER_ITERATION_SPACE_H
-#define KILN_LOWER_ITERATION_SPACE_H
+#pragma once
 
 #include "plan/launch.h"
 
@@ -33,5 +32,3 @@ enum kiln__vector_access kiln__space_vector_access(const struct kiln__space *spa
 enum { KILN__BY_BATCH, KILN__BY_LINE, KILN__BY_DEPTH, KILN__LINE_STRIDES };
 void kiln__operand_strides(const struct kiln__group *group, size_t access,
                            int64_t strides[KILN__LINE_STRIDES]);
-
-#endif

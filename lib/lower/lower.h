@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What turning groups into launches has in common. */
-#ifndef KILN_LOWER_LOWER_H
-#define KILN_LOWER_LOWER_H
+#pragma once
 
 #include <assert.h>
 
@@ -81,5 +80,3 @@ void kiln__launch_reads(const struct kiln__plan *plan, unsigned operands, unsign
 
 /* Append the launch, which is taken over, and its step. */
 void kiln__plan_launch(struct kiln__plan *plan, struct kiln__launch *launch);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products: what rows of the catalogue (device/kernels.def) take, and what their launches
  * are made of. */
-#ifndef KILN_LOWER_MATMUL_H
-#define KILN_LOWER_MATMUL_H
+#pragma once
 
 #include "lower/lower.h"
 #include "lower/select.h"
@@ -138,5 +137,3 @@ void kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64
 #define KILN__LAUNCH_INDICES(launch, ...)                                                          \
     kiln__launch_indices(launch, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),               \
                          (int64_t[]){__VA_ARGS__})
-
-#endif

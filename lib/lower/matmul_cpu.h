@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What products on chunked devices have in common (matmul_cpu_tiles.c): tiles of sums that fit the
  * registers, how work-items share them, and arguments of kernels/matmul_cpu_*.cl. */
-#ifndef KILN_LOWER_MATMUL_CPU_H
-#define KILN_LOWER_MATMUL_CPU_H
+#pragma once
 
 #include "lower/matmul.h"
 
@@ -52,5 +51,3 @@ void kiln__cpu_add_strides(struct kiln__launch *launch, const struct kiln__matri
 
 /* Working memory as a matrix at its start. */
 struct kiln__matrix kiln__cpu_scratch(struct kiln__plan *plan, int64_t floats);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which row of the catalogue (device/kernels.def) computes a group. */
-#ifndef KILN_LOWER_SELECT_H
-#define KILN_LOWER_SELECT_H
+#pragma once
 
 #include "device/kernels.h"
 #include "plan/plan.h"
@@ -35,5 +34,3 @@ bool kiln__select_is_able(const struct kiln__plan *plan, const struct kiln__grou
 /* Have it append its launches, which say by what they are. */
 void kiln__lower_by(struct kiln__plan *plan, uint32_t group, const struct kiln__selection *choice,
                     const void *work);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A sort, as the rows of the catalogue that do one take it (sort_cpu.c, sort_gpu.c). */
-#ifndef KILN_LOWER_SORT_H
-#define KILN_LOWER_SORT_H
+#pragma once
 
 #include "lower/matmul.h"
 #include "lower/select.h"
@@ -69,5 +68,3 @@ typedef void kiln__sort_lower_pass(struct kiln__plan *plan, const struct kiln__s
 /* One digit after the other; `counts` are of all parts. */
 void kiln__sort_by_digits(struct kiln__plan *plan, const struct kiln__sorting *sort, size_t parts,
                           size_t counts, kiln__sort_lower_pass *lower);
-
-#endif

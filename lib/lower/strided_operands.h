@@ -2,8 +2,7 @@
 /* Where kernels for single nodes of matrices find their operands and their results: the last two
  * dimensions by strides, the leading ones as few runs, which all walk with a stride of their own.
  * Offsets and strides count elements. */
-#ifndef KILN_LOWER_STRIDED_OPERANDS_H
-#define KILN_LOWER_STRIDED_OPERANDS_H
+#pragma once
 
 #include "lower/matmul.h"
 
@@ -42,5 +41,3 @@ void kiln__strided_operands_add(struct kiln__launch *launch,
 void kiln__strided_operands_add_runs(struct kiln__launch *launch,
                                      const struct kiln__strided_operands *operands,
                                      uint32_t inputs);
-
-#endif

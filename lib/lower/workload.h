@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a kernel does by its kind and its sizes, as a line: "product 513x777x1031 nt". Kernels with
  * the same line are expected to be fastest with the same parameters, whatever else is fused. */
-#ifndef KILN_LOWER_WORKLOAD_H
-#define KILN_LOWER_WORKLOAD_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -27,5 +26,3 @@ void kiln__matmul_work(const struct kiln__plan *plan, uint32_t index, struct kil
 /* Look up the values that a tuning record has for the group's workload: kiln__plan_device() has
  * them from then on. */
 void kiln__plan_tune(struct kiln__plan *plan, uint32_t group);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which bytes of the arena are taken at which steps. */
-#ifndef KILN_MEMORY_OCCUPANCY_H
-#define KILN_MEMORY_OCCUPANCY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,5 +16,3 @@ void kiln__occupancy_free(struct kiln__occupancy *occupied);
  * them. False without memory. */
 bool kiln__occupancy_take(struct kiln__occupancy *occupied, uint32_t first, uint32_t last,
                           size_t bytes, size_t *offset);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which values of a plan to compute again rather than to hold them while most memory is needed. */
-#ifndef KILN_MEMORY_REMATERIALISE_H
-#define KILN_MEMORY_REMATERIALISE_H
+#pragma once
 
 #include "memory/rematerialise_graph.h"
 #include "plan/plan.h"
@@ -15,5 +14,3 @@ bool kiln__plan_choose_rematerialised(const struct kiln__plan *plan, uint64_t by
 /* The plan's graph with what is only delivered as early as it can be (schedule_early.c). False
  * without memory; `to` is to be freed then, too. */
 bool kiln__plan_schedule_early(const struct kiln__plan *plan, struct kiln__graph *to);
-
-#endif

@@ -4,8 +4,7 @@
  * these are the plan says (memory/rematerialise.h); no rule may run behind it that computes equal
  * nodes once.
  */
-#ifndef KILN_MEMORY_REMATERIALISE_GRAPH_H
-#define KILN_MEMORY_REMATERIALISE_GRAPH_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -19,5 +18,3 @@ struct kiln__choice {
 /* The graph in which that is so. False without memory; `to` is to be freed then, too. */
 bool kiln__rematerialise(const struct kiln__graph *from, const struct kiln__choice *choices,
                          struct kiln__graph *to);
-
-#endif

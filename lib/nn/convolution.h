@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What convolutions and transposed ones share. */
-#ifndef KILN_NN_CONVOLUTION_H
-#define KILN_NN_CONVOLUTION_H
+#pragma once
 
 #include "nn/sliding_windows.h"
 
@@ -16,5 +15,3 @@ bool kiln__convolution_begin(struct kiln__sliding *call, const kiln_conv_options
 
 /* x [N, spatial ..., C] by w [window ..., C/groups, O], both checked; channels last. */
 kiln_tensor kiln__convolve(const struct kiln__sliding *call, kiln_tensor x, kiln_tensor w);
-
-#endif

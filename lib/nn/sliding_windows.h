@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Windows over the spatial dimensions of images, which convolutions and pools share. */
-#ifndef KILN_NN_SLIDING_WINDOWS_H
-#define KILN_NN_SLIDING_WINDOWS_H
+#pragma once
 
 #include <kiln/convolution.h>
 
@@ -56,5 +55,3 @@ struct kiln__shape_text kiln__sliding_image_text(const struct kiln__sliding *cal
 
 /* "3 by 4" */
 struct kiln__shape_text kiln__sliding_text(const struct kiln__sliding *call, const size_t *sizes);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tables of operations and types. */
-#ifndef KILN_OPS_OPS_H
-#define KILN_OPS_OPS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -191,5 +190,3 @@ double kiln__reduce_combine(enum kiln__reduction op, kiln_type type, double a, d
 
 /* The result, of the accumulator and `n` elements of `type`. */
 double kiln__reduce_finish(enum kiln__reduction op, kiln_type type, double a, double n);
-
-#endif

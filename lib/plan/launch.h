@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One kernel to enqueue: which text, which arguments, how many work-items. */
-#ifndef KILN_PLAN_LAUNCH_H
-#define KILN_PLAN_LAUNCH_H
+#pragma once
 
 #include "device/kernels.h"
 #include "fuse/group.h"
@@ -210,5 +209,3 @@ struct kiln__phrase kiln__argument_name(const struct kiln__argument *argument);
 
 /* Memory that a checked kernel notes a wrong index in (codegen/codegen.h). */
 #define KILN__WRONG_BYTES 512
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches in words and figures, for people. */
-#ifndef KILN_PLAN_LAUNCH_TEXT_H
-#define KILN_PLAN_LAUNCH_TEXT_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -17,5 +16,3 @@ void kiln__launch_shapes(const struct kiln__plan *plan, uint32_t launch, struct 
 /* Operations on numbers: additions and multiplications each count, others as their rows' cost. Of
  * several launches that compute one thing together, the one that does most of it has them all. */
 uint64_t kiln__launch_operations(const struct kiln__plan *plan, uint32_t launch);
-
-#endif

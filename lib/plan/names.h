@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The names that a batch gives, by the launches that compute what they name: of a plan, which knows
  * none, and of the labels of one batch that runs it. */
-#ifndef KILN_PLAN_NAMES_H
-#define KILN_PLAN_NAMES_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -32,5 +31,3 @@ void kiln__names_say(const struct kiln__names *names, uint32_t launch, const cha
 /* The same of what lies in a slot. */
 void kiln__names_say_slot(const struct kiln__names *names, uint32_t slot, const char *between,
                           struct kiln__text *text);
-
-#endif

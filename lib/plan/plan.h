@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan: what one run of a batch does, step by step. It depends on the structure of the batch and
  * on the device, not on data, pointers or buffers: those are bound when it runs. */
-#ifndef KILN_PLAN_PLAN_H
-#define KILN_PLAN_PLAN_H
+#pragma once
 
 #include "device/device.h"
 #include "device/tunables.h"
@@ -259,5 +258,3 @@ typedef void kiln__lower(struct kiln__plan *plan, uint32_t group);
 kiln__lower kiln__lower_log_sum_exp;
 kiln__lower kiln__lower_nest, kiln__lower_matmul, kiln__lower_attention,
     kiln__lower_attention_backward, kiln__lower_scatter, kiln__lower_sort, kiln__lower_custom;
-
-#endif

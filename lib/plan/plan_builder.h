@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan in the making: what the passes of planning find out about its graph and hand on to each
  * other, which is thrown away when the plan is complete. */
-#ifndef KILN_PLAN_PLAN_BUILDER_H
-#define KILN_PLAN_PLAN_BUILDER_H
+#pragma once
 
 #include "graph/replacements.h"
 #include "plan/plan.h"
@@ -39,5 +38,3 @@ bool kiln__plan_assign_memory(struct kiln__plan *plan);
 
 /* Find what each step depends on (dependencies.c). */
 bool kiln__plan_find_dependencies(struct kiln__plan_builder *builder);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes that launches move between memory and the device's units, at least: each element that a
  * launch reads counts once, and each that it writes. */
-#ifndef KILN_PLAN_TRAFFIC_H
-#define KILN_PLAN_TRAFFIC_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -16,5 +15,3 @@ uint64_t kiln__group_bytes_read(const struct kiln__plan *plan, const struct kiln
 /* Once all launches are there: `bytes` of each for which lowering has not said it. False without
  * memory. */
 bool kiln__plan_count_bytes(struct kiln__plan *plan);
-
-#endif

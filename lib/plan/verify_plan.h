@@ -3,8 +3,7 @@
  * while it matters, and steps in an order in which every value is there when it is read.
  * verify_plan.c looks at slots, launches and what steps name, verify_frozen.c at what may be left
  * out, verify_values.c walks the steps. The plan's fusion is a sound one (fuse/verify_groups.h). */
-#ifndef KILN_PLAN_VERIFY_PLAN_H
-#define KILN_PLAN_VERIFY_PLAN_H
+#pragma once
 
 #include <stdio.h>
 
@@ -48,5 +47,3 @@ bool kiln__plan_check_frozen(struct kiln__plan_verifier *verifier);
 /* Each value is where it is read, and each result is brought once where it belongs. */
 bool kiln__plan_check_values(struct kiln__plan_verifier *verifier);
 bool kiln__plan_check_results(const struct kiln__plan_verifier *verifier);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* OpenCL programs: from source, from a binary, and back to a binary. */
-#ifndef KILN_PROGRAMS_BUILD_H
-#define KILN_PROGRAMS_BUILD_H
+#pragma once
 
 #include "device/device.h"
 
@@ -21,5 +20,3 @@ cl_int kiln__build_binary(cl_context context, const struct kiln__device *device,
 /* The program's binary for the device. Owner: the caller, free(). */
 cl_int kiln__build_fetch(cl_program program, const struct kiln__device *device, void **bytes,
                          size_t *length);
-
-#endif

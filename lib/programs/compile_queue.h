@@ -7,8 +7,7 @@
  *
  * A worker takes the next job by the head's counter, and notes what has come of it. Each text is
  * its length as size_t, its bytes, and a zero: both programs are of one build. */
-#ifndef KILN_PROGRAMS_COMPILE_QUEUE_H
-#define KILN_PROGRAMS_COMPILE_QUEUE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -79,5 +78,3 @@ bool kiln__compile_queue_open(void *bytes, size_t length, struct kiln__compile_q
 
 /* The next job, whoever has taken it. False: there is none, or it is damaged. */
 bool kiln__compile_queue_read(struct kiln__compile_queue *queue, struct kiln__compile_job *job);
-
-#endif

@@ -11,8 +11,7 @@
  * a byte that it has begun or a job is done. They need nothing of the process that asked, and go on
  * if that one ends or stops listening. If all have ended before the last job was begun, and any had
  * begun one, others are started for the rest while somebody waits. */
-#ifndef KILN_PROGRAMS_COMPILE_WORKERS_H
-#define KILN_PROGRAMS_COMPILE_WORKERS_H
+#pragma once
 
 #include "programs/compile_queue.h"
 #include "programs/program.h"
@@ -70,5 +69,3 @@ void kiln__compile_workers_stop(struct kiln__compile_workers *workers);
 
 /* Stop listening, and forget them. */
 void kiln__compile_workers_free(struct kiln__compile_workers *workers);
-
-#endif

@@ -7,8 +7,7 @@
  * stops what compiles. From then on no other thread begins to; what is being compiled is waited
  * for.
  */
-#ifndef KILN_PROGRAMS_COMPILER_GUARD_H
-#define KILN_PROGRAMS_COMPILER_GUARD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -28,5 +27,3 @@ void kiln__compiler_launched(cl_command_queue queue, cl_event event);
 
 /* The queue has ended. */
 void kiln__compiler_forget(cl_command_queue queue);
-
-#endif

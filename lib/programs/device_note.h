@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What was measured on a device, kept beside its programs: an entry of the disk cache like theirs,
  * with a text instead of a binary. Its key says kiln's version, the device and its driver. */
-#ifndef KILN_PROGRAMS_DEVICE_NOTE_H
-#define KILN_PROGRAMS_DEVICE_NOTE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ bool kiln__device_note_get(struct kiln__programs *programs, const char *subject,
 /* Keep a note in the place of an earlier one, as far as the cache can be written. `subject` is also
  * what people see of it in `kiln cache list`. */
 void kiln__device_note_put(struct kiln__programs *programs, const char *subject, const char *text);
-
-#endif

@@ -11,8 +11,7 @@
  * one takes its place; in that, and for the number, $NAME is the value of -DNAME=value among the
  * build options. Edits follow each other. The text that results is the program's binary, on disk,
  * too. */
-#ifndef KILN_PROGRAMS_EDIT_H
-#define KILN_PROGRAMS_EDIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ bool kiln__edit_is_wanted(const char *source);
  * NULL: `why` says what is not as it should be. Owner: the caller, free(). */
 char *kiln__edit_apply(const char *source, const char *options, const char *text, size_t length,
                        char why[KILN__EDIT_WHY]);
-
-#endif

@@ -3,8 +3,7 @@
  * after the first launch: PoCL 3.1 ends the process with a failed assertion (found->ref_count > 0)
  * when a program's binary is fetched while one of its kernels runs. One gate for the whole process,
  * since PoCL's own table of kernels is one for all contexts. */
-#ifndef KILN_PROGRAMS_FETCH_INTERLOCK_H
-#define KILN_PROGRAMS_FETCH_INTERLOCK_H
+#pragma once
 
 #include "device/opencl.h"
 
@@ -24,5 +23,3 @@ void kiln__interlock_close(void);
 cl_int kiln__interlock_finish(void);
 
 void kiln__interlock_open(void);
-
-#endif

@@ -3,8 +3,7 @@
  * gives the kernel back. What was enqueued keeps its arguments, so that the next borrower may set
  * others at once. A driver takes ever longer to release one of many kernels of a program (PoCL
  * walks through all), so none is released before its program is. */
-#ifndef KILN_PROGRAMS_KERNEL_OBJECTS_H
-#define KILN_PROGRAMS_KERNEL_OBJECTS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdint.h>
@@ -63,5 +62,3 @@ bool kiln__kernel_was_launched(struct kiln__kernel *kernel, cl_command_queue que
 /* Nothing is lent any more. `ours`: not in a child of fork, where the driver's objects are the
  * parent's. */
 void kiln__kernels_free(struct kiln__kernels *kernels, bool ours);
-
-#endif

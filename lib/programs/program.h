@@ -4,8 +4,7 @@
  * A program that was compiled is stored on disk in the background, after its first launch where the
  * device's binary is complete only then (programs/store_thread.h). Any trouble with the disk
  * degrades to compilation and is counted. */
-#ifndef KILN_PROGRAMS_PROGRAM_H
-#define KILN_PROGRAMS_PROGRAM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -107,5 +106,3 @@ void kiln__program_launched(struct kiln__program *program, unsigned dimensions,
 void kiln__programs_sync(struct kiln__programs *programs);
 
 void kiln__programs_get_stats(struct kiln__programs *programs, struct kiln__programs_stats *stats);
-
-#endif

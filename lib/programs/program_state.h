@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program and the table that it stands in: what program.c, which loads and stores one, and
  * program_table.c, which keeps them, share. */
-#ifndef KILN_PROGRAMS_PROGRAM_STATE_H
-#define KILN_PROGRAMS_PROGRAM_STATE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -103,5 +102,3 @@ void kiln__program_stored(struct kiln__program *program);
 /* A program that was: its memory, and unless this is a child of fork (`ours` is false) what the
  * driver and the disk have of it. */
 void kiln__program_release(struct kiln__program *program, bool ours);
-
-#endif

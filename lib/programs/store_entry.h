@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program's binary, or something else that belongs to a device, into the store. */
-#ifndef KILN_PROGRAMS_STORE_ENTRY_H
-#define KILN_PROGRAMS_STORE_ENTRY_H
+#pragma once
 
 #include "device/device.h"
 #include "store/key.h"
@@ -21,5 +20,3 @@ bool kiln__store_entry_binary(struct kiln__disk_store *store, const struct kiln_
 bool kiln__store_entry_bytes(struct kiln__disk_store *store, const kiln_device_info *info,
                              const struct kiln__key *key, const char *kernel,
                              const struct kiln__span *payload);
-
-#endif

@@ -9,8 +9,7 @@
  * for the cache fetches and writes, while nothing is launched (programs/fetch_interlock.h); if
  * nobody does, it is not stored.
  */
-#ifndef KILN_PROGRAMS_STORE_THREAD_H
-#define KILN_PROGRAMS_STORE_THREAD_H
+#pragma once
 
 #include "programs/program_state.h"
 
@@ -41,5 +40,3 @@ uint64_t kiln__store_thread_pending(struct kiln__store_thread *storing);
  * loaded and when it compiles for the first time: so one of kiln's is added after each, once. */
 enum kiln__store_thread_guard { KILN__GUARD_LOADED = 1, KILN__GUARD_COMPILED = 2 };
 void kiln__store_thread_guard_exit(enum kiln__store_thread_guard after);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of a batch, and how operations are recorded into it. */
-#ifndef KILN_RECORD_BATCH_H
-#define KILN_RECORD_BATCH_H
+#pragma once
 
 #include <kiln/batch.h>
 
@@ -135,5 +134,3 @@ bool kiln__find_axis(kiln_batch *batch, const char *call, int axis, uint32_t ran
 
 /* Whether the batch takes recordings: not NULL, not failed. */
 bool kiln__batch_is_open(kiln_batch *batch, const char *call);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The calls of a recording, counted. A public function that records begins with KILN__CALL(batch);
  * those that it calls in turn are part of it. Errors meanwhile say "kiln_add, call 57". */
-#ifndef KILN_RECORD_CALL_H
-#define KILN_RECORD_CALL_H
+#pragma once
 
 #include "record/batch.h"
 
@@ -20,5 +19,3 @@ void kiln__call_unnamed(kiln_batch *batch);
 /* What is recorded from now on is called "`what` NAME" after a node; where that has no name, as in
  * `scope`. */
 void kiln__call_for(kiln_batch *batch, const char *what, uint32_t node, uint32_t scope);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text of an own kernel around the body that a program gives. */
-#ifndef KILN_RECORD_CUSTOM_TEXT_H
-#define KILN_RECORD_CUSTOM_TEXT_H
+#pragma once
 
 #include "graph/custom.h"
 #include "util/text.h"
@@ -23,5 +22,3 @@ struct kiln__custom_writer {
  * over.
  */
 void kiln__custom_write(struct kiln__custom_writer *writer);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A loop that is being recorded: the step as nodes of the batch. */
-#ifndef KILN_RECORD_LOOP_H
-#define KILN_RECORD_LOOP_H
+#pragma once
 
 #include <kiln/loop.h>
 
@@ -22,5 +21,3 @@ bool kiln__loop_in_kernel(struct kiln__loop_call *loop, kiln_tensor *last, kiln_
 /* The node of a placeholder's own input, and the shape of output `k` of all steps. */
 uint32_t kiln__loop_initial(const struct kiln__loop_call *loop, size_t k);
 bool kiln__loop_stacked(const struct kiln__loop_call *loop, size_t k, struct kiln__shape *shape);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Table rows recorded on behalf of another call, whose name the sentences of errors carry. */
-#ifndef KILN_RECORD_OPERATIONS_H
-#define KILN_RECORD_OPERATIONS_H
+#pragma once
 
 #include <kiln/operations.h>
 
@@ -49,5 +48,3 @@ kiln_tensor kiln__record_mean(kiln_batch *batch, const char *name, kiln_tensor x
  * gradients of roots of these, stay in f32; *back undoes it. No gradient goes through either. */
 kiln_tensor kiln__record_square_scale(kiln_batch *batch, const char *name, kiln_tensor top,
                                       kiln_tensor *back);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention backward as an operation of a batch: gradients record it; there is no public call. */
-#ifndef KILN_RECORD_RECORD_ATTENTION_BACKWARD_H
-#define KILN_RECORD_RECORD_ATTENTION_BACKWARD_H
+#pragma once
 
 #include "graph/attention_backward.h"
 #include "record/batch.h"
@@ -11,5 +10,3 @@
 kiln_tensor kiln__record_attention_backward(kiln_batch *batch, const struct kiln__attention *how,
                                             uint8_t narrow, unsigned count,
                                             const kiln_tensor *inputs);
-
-#endif

@@ -3,8 +3,7 @@
  * carried from operands to results. Each operation adds what its row allows; sums and products add
  * gamma_n * sum |a||b|, gamma_n = n u / (1 - n u), u = 2^-24 (Higham 2002, section 3.1). All that
  * is computed is computed in f32; types that are only stored round when they are cast to. */
-#ifndef KILN_REFERENCE_BOUNDS_H
-#define KILN_REFERENCE_BOUNDS_H
+#pragma once
 
 #include "reference/reference.h"
 
@@ -28,5 +27,3 @@ bool kiln__bounds_node(const struct kiln__graph *graph, uint32_t index,
 
 /* Whether a device's element of `type` may be `found`; both values as in ops.h. */
 bool kiln__bounds_allow(kiln_type type, double wanted, double error, double found);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How errors go through each kind of node: what the files of bounds share. */
-#ifndef KILN_REFERENCE_BOUNDS_RULES_H
-#define KILN_REFERENCE_BOUNDS_RULES_H
+#pragma once
 
 #include "reference/bounds.h"
 
@@ -52,5 +51,3 @@ kiln__bound kiln__bound_view; /* bounds_movement.c */
 kiln__bound kiln__bound_insert_slice;
 kiln__bound kiln__bound_gather;
 kiln__bound kiln__bound_reshape;
-
-#endif

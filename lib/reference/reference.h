@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The graph evaluated on the host in double precision: what devices are checked against. Plain
  * loops, no fusion, nothing shared with code generation. */
-#ifndef KILN_REFERENCE_REFERENCE_H
-#define KILN_REFERENCE_REFERENCE_H
+#pragma once
 
 #include "graph/graph.h"
 
@@ -34,5 +33,3 @@ size_t kiln__gathered_number(const struct kiln__node *node, const struct kiln__s
  * into; *place: its place among those that are. */
 size_t kiln__reduced_number(const struct kiln__node *node, const struct kiln__shape *shape,
                             const size_t *index, size_t *place);
-
-#endif

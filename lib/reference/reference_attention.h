@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention, and what its gradient is made of, in double precision: their values, and how far a
  * device may be from them. */
-#ifndef KILN_REFERENCE_REFERENCE_ATTENTION_H
-#define KILN_REFERENCE_REFERENCE_ATTENTION_H
+#pragma once
 
 #include "graph/attention_backward.h"
 
@@ -29,5 +28,3 @@ void kiln__attention_backward_evaluate(const struct kiln__graph *graph,
 void kiln__attention_backward_bound(const struct kiln__graph *graph, const struct kiln__node *node,
                                     double *const *values, double *const *errors, double denormal,
                                     double *result);
-
-#endif

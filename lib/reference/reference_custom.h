@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Own kernels by the functions that programs give for the host. */
-#ifndef KILN_REFERENCE_REFERENCE_CUSTOM_H
-#define KILN_REFERENCE_REFERENCE_CUSTOM_H
+#pragma once
 
 #include "graph/graph.h"
 
 /* Zeros where there is no such function. False without memory. */
 bool kiln__custom_evaluate(const struct kiln__graph *graph, const struct kiln__node *node,
                            double *const *values, double *result);
-
-#endif

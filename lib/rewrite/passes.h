@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What happens to a graph before it is cut into kernels. */
-#ifndef KILN_REWRITE_PASSES_H
-#define KILN_REWRITE_PASSES_H
+#pragma once
 
 #include "graph/graph.h"
 #include "graph/kernel_support.h"
@@ -11,5 +10,3 @@
  * receives what each changed. Errors: OUT_OF_HOST_MEMORY. */
 kiln_status kiln__rewrite(struct kiln__graph *graph, const struct kiln__kernel_support *support,
                           struct kiln__text *log, struct kiln__error *error);
-
-#endif

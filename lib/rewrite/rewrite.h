@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The skeleton that passes share: copy a graph node by node, in order, through one rule. Nodes that
  * no request reaches are not copied. */
-#ifndef KILN_REWRITE_REWRITE_H
-#define KILN_REWRITE_REWRITE_H
+#pragma once
 
 #include "graph/graph.h"
 #include "graph/kernel_support.h"
@@ -110,5 +109,3 @@ void kiln__rewrite_free_merge(struct kiln__rewrite *rewrite);
 kiln__rule kiln__rewrite_narrow;
 void kiln__rewrite_free_narrow(struct kiln__rewrite *rewrite);
 kiln__rule kiln__rewrite_split_integers, kiln__rewrite_depthwise;
-
-#endif

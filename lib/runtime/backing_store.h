@@ -5,8 +5,7 @@
  * memory is given up after a few runs; it is made and filled again when somebody asks for it. Each
  * time that it had to be, the buffer is more patient. Whoever writes it ends this, since nobody
  * else has the content then. */
-#ifndef KILN_RUNTIME_BACKING_STORE_H
-#define KILN_RUNTIME_BACKING_STORE_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -45,5 +44,3 @@ void kiln__backing_went_without(kiln_buffer *buffer);
 void kiln__backing_begin(kiln_buffer *buffer, kiln_buffer_reader read, void (*end)(void *user),
                          void *user);
 void kiln__backing_end(kiln_buffer *buffer);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a plan's inputs and results stand for in one batch: host memory or buffers. */
-#ifndef KILN_RUNTIME_BINDINGS_H
-#define KILN_RUNTIME_BINDINGS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -63,5 +62,3 @@ bool kiln__bindings_overlap(const struct kiln__binding *a, const struct kiln__bi
 /* Settle which bindings are needs_bounce: host memory that is not aligned for its type, results
  * that overlap an input or an earlier result; and list the buffers. False without memory. */
 bool kiln__bindings_check(struct kiln__bindings *bindings);
-
-#endif

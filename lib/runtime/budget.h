@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device memory that a context has: that of its buffers, and that of its pools. */
-#ifndef KILN_RUNTIME_BUDGET_H
-#define KILN_RUNTIME_BUDGET_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -70,5 +69,3 @@ void kiln__budget_trim(struct kiln__budget *budget);
 
 /* The latter alone (prepacked.c). */
 void kiln__prepacked_trim(struct kiln__budget *budget);
-
-#endif

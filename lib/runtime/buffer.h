@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of a buffer: its bytes on the device of its stream, and which runs use them, so that
  * another stream can wait for exactly those. */
-#ifndef KILN_RUNTIME_BUFFER_H
-#define KILN_RUNTIME_BUFFER_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -80,5 +79,3 @@ kiln_status kiln__buffer_clear(kiln_buffer *buffer, const char *call);
 /* The mapping is in buffer->mapping. */
 kiln_status kiln__buffer_map(kiln_buffer *buffer, const char *call);
 kiln_status kiln__buffer_unmap(kiln_buffer *buffer, const char *call);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products by CLBlast. */
-#ifndef KILN_RUNTIME_CLBLAST_H
-#define KILN_RUNTIME_CLBLAST_H
+#pragma once
 
 #include "device/device.h"
 #include "plan/launch.h"
@@ -17,5 +16,3 @@ kiln_status kiln__clblast_enqueue(const struct kiln__device *device, cl_command_
  * before its first product and out at its end; with the last one CLBlast lets go of all. */
 void kiln__clblast_begin(void);
 void kiln__clblast_end(void);
-
-#endif

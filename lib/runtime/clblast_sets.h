@@ -2,8 +2,7 @@
 /* Parameters of CLBlast's kernels for products in f32, as far apart as can be of those that its own
  * database has for devices of many kinds (C. Nugteren, "CLBlast: a tuned OpenCL BLAS library",
  * 2018): what `kiln tune` chooses among. A new row is a candidate in device/tunables.c. */
-#ifndef KILN_RUNTIME_CLBLAST_SETS_H
-#define KILN_RUNTIME_CLBLAST_SETS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -49,5 +48,3 @@ static const struct kiln__clblast_kernel {
 };
 
 enum { KILN__CLBLAST_KERNELS = sizeof kiln__clblast_kernels / sizeof *kiln__clblast_kernels };
-
-#endif

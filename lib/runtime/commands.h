@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One run of an executable: memory for every slot, then all commands into the queue. */
-#ifndef KILN_RUNTIME_COMMANDS_H
-#define KILN_RUNTIME_COMMANDS_H
+#pragma once
 
 #include "runtime/bindings.h"
 #include "runtime/executable.h"
@@ -13,5 +12,3 @@
 kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln__stream *stream,
                                struct kiln__bindings *bindings, struct kiln__run **run,
                                struct kiln__error *error);
-
-#endif

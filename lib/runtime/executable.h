@@ -2,8 +2,7 @@
 /* An executable: the kernels of a plan with their constant arguments set. Running it again
  * (runtime/commands.h) sets only the memory arguments that changed. One that nobody runs has no
  * kernels: their programs lend them to others (programs/kernel_objects.h). */
-#ifndef KILN_RUNTIME_EXECUTABLE_H
-#define KILN_RUNTIME_EXECUTABLE_H
+#pragma once
 
 #include "plan/plan.h"
 #include "runtime/run_slots.h"
@@ -89,5 +88,3 @@ kiln_status kiln__checked_arguments(struct kiln__executable *executable, size_t 
  * `call` is for the sentence. Errors: WRONG_RESULT, DEVICE_ERROR. */
 kiln_status kiln__checked_judge(struct kiln__executable *executable, struct kiln__stream *stream,
                                 const char *call, struct kiln__error *error);
-
-#endif

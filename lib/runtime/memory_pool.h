@@ -4,8 +4,7 @@
  * they are taken as they are. What is large and idle serves smaller requests, too, and goes where a
  * larger one comes, so that runs of many shapes share one piece. The queue is in-order: memory
  * given back may be handed out while commands that use it are still queued. */
-#ifndef KILN_RUNTIME_MEMORY_POOL_H
-#define KILN_RUNTIME_MEMORY_POOL_H
+#pragma once
 
 #include "runtime/budget.h"
 
@@ -44,5 +43,3 @@ void kiln__pool_give(struct kiln__pool *pool, cl_mem memory);
 struct kiln__pool *kiln__pool_next(const struct kiln__pool *pool);
 void kiln__pool_finish(struct kiln__pool *pool);
 void kiln__pool_trim(struct kiln__pool *pool);
-
-#endif

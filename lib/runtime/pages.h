@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large memory in large pages: a read of many megabytes looks up an address for each page, and the
  * system gives large ones only to who asks. */
-#ifndef KILN_RUNTIME_PAGES_H
-#define KILN_RUNTIME_PAGES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -16,5 +15,3 @@ void *kiln__pages_alloc(size_t bytes, size_t alignment);
 /* A device's that works in the host's memory (live_host_pointers). NULL with the driver's answer in
  * *code. */
 cl_mem kiln__pages_create(cl_context context, size_t bytes, cl_int *code);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Host memory that a device with memory of its own reads and writes at full speed: pinned by the
  * driver, and mapped for as long as it lives. */
-#ifndef KILN_RUNTIME_PINNED_H
-#define KILN_RUNTIME_PINNED_H
+#pragma once
 
 #include <pthread.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ bool kiln__pins_hold(struct kiln__pins *pins, const void *memory, size_t bytes);
 
 /* Of all pieces. */
 uint64_t kiln__pins_bytes(struct kiln__pins *pins);
-
-#endif

@@ -3,8 +3,7 @@
  * kept until one of them is written: runs that find it leave out those launches. A thing is kept
  * when it is made for the second time from the same content, and found once its run has ended well.
  * Its memory counts among that of the pools, is a quarter of it at most, and is the first to go. */
-#ifndef KILN_RUNTIME_PREPACKED_H
-#define KILN_RUNTIME_PREPACKED_H
+#pragma once
 
 #include "plan/plan.h"
 #include "runtime/buffer.h"
@@ -42,5 +41,3 @@ void kiln__prepacked_give(struct kiln__prepacked_use *use);
 
 /* Nobody uses the buffer any more. */
 void kiln__prepacked_drop(kiln_buffer *buffer);
-
-#endif

@@ -5,8 +5,7 @@
  * command, since an event makes a launch three times as expensive on some drivers. On those a run
  * that is left alone is open: its end has an event only once somebody asks for it, that of a marker
  * in its queue, which is flushed then. */
-#ifndef KILN_RUNTIME_RUN_H
-#define KILN_RUNTIME_RUN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -80,5 +79,3 @@ void kiln__runs_close(struct kiln__runs *runs);
 /* Whether a remembered run that has ended by now failed; each failure is told once.
  * Errors: DEVICE_ERROR. */
 kiln_status kiln__runs_tell(struct kiln__runs *runs, const char *call, struct kiln__error *error);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What one run of an executable finds: the memory of each slot, and which launches it leaves out.
  * It stays with the executable, since the next run of the same bindings finds most of it again. */
-#ifndef KILN_RUNTIME_RUN_SLOTS_H
-#define KILN_RUNTIME_RUN_SLOTS_H
+#pragma once
 
 #include "device/opencl.h"
 #include "plan/plan.h"
@@ -23,5 +22,3 @@ struct kiln__run_slots {
 /* Of no run yet. False without memory. */
 bool kiln__run_slots_begin(struct kiln__run_slots *run, const struct kiln__plan *plan);
 void kiln__run_slots_end(struct kiln__run_slots *run);
-
-#endif

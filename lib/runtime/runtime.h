@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What all batches of a context share on its device: streams, programs, counters. */
-#ifndef KILN_RUNTIME_RUNTIME_H
-#define KILN_RUNTIME_RUNTIME_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -87,5 +86,3 @@ cl_int kiln__runtime_finish(struct kiln__runtime *runtime);
  * Errors: DEVICE_ERROR. */
 kiln_status kiln__runtime_tell(struct kiln__runtime *runtime, const char *call,
                                struct kiln__error *error);
-
-#endif

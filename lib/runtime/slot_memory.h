@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the slots of a plan lie in one run: in the arena, in the caller's memory or buffers, in
  * what is kept of buffers, or in memory of the pool between kernels and one of these. */
-#ifndef KILN_RUNTIME_SLOT_MEMORY_H
-#define KILN_RUNTIME_SLOT_MEMORY_H
+#pragma once
 
 #include "runtime/bindings.h"
 #include "runtime/executable.h"
@@ -49,5 +48,3 @@ void kiln__slot_memory_tell_unread(const struct kiln__slot_memory *slots);
 /* The result that a step delivers; or NULL. */
 struct kiln__binding *kiln__slot_memory_result(const struct kiln__slot_memory *slots,
                                                const struct kiln__plan_step *step);
-
-#endif

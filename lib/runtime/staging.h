@@ -4,8 +4,7 @@
  * free while they travel; and what is so large that several threads copy, each the next piece while
  * another travels. Pinned memory of the program's (runtime/pinned.h) travels as it is, and the rest
  * is the driver's to stage. */
-#ifndef KILN_RUNTIME_STAGING_H
-#define KILN_RUNTIME_STAGING_H
+#pragma once
 
 #include <stddef.h>
 
@@ -47,5 +46,3 @@ kiln_status kiln__staging_upload(struct kiln__staging *staging,
 kiln_status kiln__staging_download(struct kiln__staging *staging,
                                    const struct kiln__transfer *transfer, bool now,
                                    struct kiln__events *events, struct kiln__error *error);
-
-#endif

@@ -3,8 +3,7 @@
  * that: memory of the pool is handed out again while commands that use it are still queued, and
  * pieces of pinned memory come free one after the other. What is used in two streams waits for the
  * events of the other one (runtime/buffer.h). */
-#ifndef KILN_RUNTIME_STREAM_H
-#define KILN_RUNTIME_STREAM_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -59,5 +58,3 @@ kiln_status kiln__stream_mark(struct kiln__stream *stream, struct kiln__events *
 /* Have what is enqueued from now on wait for these events, which are released. */
 kiln_status kiln__stream_wait(struct kiln__stream *stream, struct kiln__events *events,
                               struct kiln__error *error);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Spans of launches and transfers, written as a Chrome trace (the Trace Event Format's complete
  * events), to be looked at with chrome://tracing or ui.perfetto.dev. */
-#ifndef KILN_RUNTIME_TRACE_H
-#define KILN_RUNTIME_TRACE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -40,5 +39,3 @@ void kiln__trace_add(struct kiln__trace *trace, unsigned stream,
 
 /* Waits for the noted commands and writes the file. Errors: IO_ERROR. */
 kiln_status kiln__trace_destroy(struct kiln__trace *trace, struct kiln__error *error);
-
-#endif

@@ -6,8 +6,7 @@
  *   - Joined launches (codegen/one_launch.c): the plan as it is. Another one, in which they are
  *     joined, is made before the second run; its kernel is taken from memory or disk then, or
  *     compiled once runs by then would have saved as much time as pays. */
-#ifndef KILN_SESSION_BACKGROUND_H
-#define KILN_SESSION_BACKGROUND_H
+#pragma once
 
 #include "plan/plan.h"
 #include "programs/compile_workers.h"
@@ -61,5 +60,3 @@ bool kiln__background_lacks(const struct kiln__background *background,
 bool kiln__background_is_over(struct kiln__background *background);
 
 void kiln__background_free(struct kiln__background *background);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a recorded graph to an executable, stage after stage, each verified where that is asked for
  * (util/verify.h). */
-#ifndef KILN_SESSION_COMPILE_H
-#define KILN_SESSION_COMPILE_H
+#pragma once
 
 #include "plan/plan.h"
 #include "runtime/executable.h"
@@ -76,5 +75,3 @@ void kiln__wishes_free(struct kiln__wishes *wishes);
 kiln_status kiln__compile_ahead(struct kiln__programs *programs, const struct kiln__plan *plan,
                                 enum kiln__kernel_set kernels, const unsigned *threads,
                                 struct kiln__error *error);
-
-#endif

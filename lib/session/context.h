@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inside of a context. */
-#ifndef KILN_SESSION_CONTEXT_H
-#define KILN_SESSION_CONTEXT_H
+#pragma once
 
 #include <pthread.h>
 
@@ -52,5 +51,3 @@ kiln_buffer *kiln__buffer_wrap(kiln_context *context, kiln_type type,
 
 /* Wait for the latest run of a batch. `call` is for the sentence. Errors: DEVICE_ERROR. */
 kiln_status kiln__batch_await(const kiln_batch *batch, const char *call, struct kiln__error *error);
-
-#endif

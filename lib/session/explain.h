@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan in words. */
-#ifndef KILN_SESSION_EXPLAIN_H
-#define KILN_SESSION_EXPLAIN_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -23,5 +22,3 @@ void kiln__explain_json(const struct kiln__graph *recorded, const struct kiln__p
  * run goes on. */
 void kiln__explain_to(const char *path, const char *variant, const struct kiln__graph *recorded,
                       const struct kiln__text *log, const struct kiln__plan *plan);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plans of a context, found by the structure of a batch: a batch that looks like an earlier one
  * is not planned again. */
-#ifndef KILN_SESSION_PLAN_CACHE_H
-#define KILN_SESSION_PLAN_CACHE_H
+#pragma once
 
 #include "plan/plan.h"
 #include "record/batch.h"
@@ -65,5 +64,3 @@ kiln_status kiln__plan_cache_list_works(struct kiln__plan_cache *cache,
 kiln_status kiln__plan_cache_explain(struct kiln__plan_cache *cache,
                                      const struct kiln__graph *graph, struct kiln__text *text,
                                      struct kiln__error *error);
-
-#endif

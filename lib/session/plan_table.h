@@ -2,8 +2,7 @@
 /* Plans by the structure of batches. Those that nobody has borrowed are kept, up to a number and to
  * the memory that they take; the least recently used go first. Whatever is asked takes as long
  * among a thousand plans as among two. */
-#ifndef KILN_SESSION_PLAN_TABLE_H
-#define KILN_SESSION_PLAN_TABLE_H
+#pragma once
 
 #include "plan/plan.h"
 #include "util/text.h"
@@ -67,5 +66,3 @@ bool kiln__plan_table_any(const struct kiln__plan_table *table,
 
 /* The memory of an empty table. */
 void kiln__plan_table_free(struct kiln__plan_table *table);
-
-#endif

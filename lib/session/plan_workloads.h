@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The works of a plan (lower/workload.h), each once. */
-#ifndef KILN_SESSION_PLAN_WORKLOADS_H
-#define KILN_SESSION_PLAN_WORKLOADS_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -24,5 +23,3 @@ void kiln__plan_workload_write(const struct kiln__plan_workload *work, struct ki
 
 /* To the end of a file, in one piece; what goes wrong is logged. */
 void kiln__plan_workloads_append(const char *path, const struct kiln__text *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which runs of a context are looked at closely. */
-#ifndef KILN_SESSION_SAMPLE_H
-#define KILN_SESSION_SAMPLE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -21,5 +20,3 @@ kiln_status kiln__sample_choose(struct kiln__sample *sample, const char *call, c
 /* Whether the next run is one of them. Of n runs ceil(n * share) are, spread evenly: the first one
  * is always among them. */
 bool kiln__sample_next(struct kiln__sample *sample);
-
-#endif

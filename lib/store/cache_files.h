@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which files of a folder are cache files: by the whole name, and by what is inside. A folder
  * may hold anything besides (a user's lock files, say), and that is never touched. */
-#ifndef KILN_STORE_CACHE_FILES_H
-#define KILN_STORE_CACHE_FILES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -22,5 +21,3 @@ enum kiln__cache_file kiln__cache_file_of(const char *name);
  * empty, an entry with an entry's start; of a temporary file as much of it as there is. False with
  * errno 0: it is not. False with another errno: it could not be looked at. */
 bool kiln__cache_file_is_one(int fd, enum kiln__cache_file kind);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache as people look after it: what is in it, less of it, all of it in one file. These are
  * the functions of <kiln/cache.h> behind their argument checks. */
-#ifndef KILN_STORE_CATALOG_H
-#define KILN_STORE_CATALOG_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -42,5 +41,3 @@ kiln_status kiln__catalog_export(const char *folder, const char *file, const cha
                                  uint64_t *count);
 kiln_status kiln__catalog_import(const char *folder, const char *file, uint64_t limit,
                                  uint64_t *count);
-
-#endif

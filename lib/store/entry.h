@@ -4,8 +4,7 @@
  *   entry = magic[8] format[4] header_bytes[4] length[8] * sections, section * sections, digest[16]
  *
  * Numbers are little-endian. The digest is XXH3-128 over everything before it. */
-#ifndef KILN_STORE_ENTRY_H
-#define KILN_STORE_ENTRY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -54,5 +53,3 @@ void kiln__entry_name(const void *key, size_t length, char name[33]);
 
 /* A text section. */
 const char *kiln__entry_text(const struct kiln__entry *entry, enum kiln__entry_section section);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of a cache folder: listing them, bounding their bytes, sweeping what is left over. */
-#ifndef KILN_STORE_FOLDER_H
-#define KILN_STORE_FOLDER_H
+#pragma once
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -49,5 +48,3 @@ bool kiln__folder_remove(int folder, const char *file);
 /* Remove what was found to be bad, and not what another process has put in its place since. True:
  * the bad one is gone. */
 bool kiln__folder_remove_bad(int folder, const char *file, const struct kiln__file *bad);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What of this machine shapes a program's binary besides what the device says of itself. */
-#ifndef KILN_STORE_HOST_IDENTITY_H
-#define KILN_STORE_HOST_IDENTITY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -10,5 +9,3 @@
 /* Append lines that differ wherever a driver may compile the same source to something else: the
  * build of its libraries, its settings in the environment and, if `cpu`, the processor. */
 void kiln__host_describe(bool cpu, struct kiln__text *text);
-
-#endif

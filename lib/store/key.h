@@ -3,8 +3,7 @@
  *
  * A key is compared in full; its hash only names the file. Each value stands behind its length, so
  * that no value can be taken for another. */
-#ifndef KILN_STORE_KEY_H
-#define KILN_STORE_KEY_H
+#pragma once
 
 #include "device/device.h"
 #include "util/text.h"
@@ -24,5 +23,3 @@ void kiln__key_begin(const struct kiln__device *device, struct kiln__text *share
 bool kiln__key_make(const struct kiln__text *shared, const char *options, const char *source,
                     struct kiln__key *key);
 void kiln__key_free(struct kiln__key *key);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the cache is, and whether that place can be trusted. */
-#ifndef KILN_STORE_LOCATION_H
-#define KILN_STORE_LOCATION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@ bool kiln__location_find(const char *wanted, char *path, size_t size);
  * else may write to it, and it has to be a cache (see store/tag.h); if `create`, an empty one
  * becomes one. Answers the descriptor, or -1 with errno and the reason in words (static text). */
 int kiln__location_open(const char *path, bool create, const char **why);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Locks between processes, one file each. They die with their holder, and their files go with them
  * or at the next sweep. Nobody waits in here. */
-#ifndef KILN_STORE_LOCK_H
-#define KILN_STORE_LOCK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -33,5 +32,3 @@ void kiln__lock_release(struct kiln__lock *lock);
 
 /* Remove a lock's file that nobody holds, if it is one: empty. True if it did. */
 bool kiln__lock_sweep(int folder, const char *file);
-
-#endif

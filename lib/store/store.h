@@ -4,8 +4,7 @@
  * Whatever is wrong is a miss, the trouble counted, and nobody fails. An entry that is at fault is
  * removed; one that this process could not read or use, for want of memory say, stays for others.
  * All functions may be called from any thread. */
-#ifndef KILN_STORE_STORE_H
-#define KILN_STORE_STORE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -75,5 +74,3 @@ uint64_t kiln__store_failures(const struct kiln__disk_store *store);
 
 /* What $KILN_CACHE makes of KILN_CACHE_DEFAULT; other modes stay. */
 kiln_cache_mode kiln__store_mode(kiln_cache_mode mode);
-
-#endif

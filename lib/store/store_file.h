@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading a file without trusting it, and writing one that is there whole or not at all. */
-#ifndef KILN_STORE_STORE_FILE_H
-#define KILN_STORE_STORE_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ bool kiln__file_replaceable(const char *path);
 
 /* Leave nothing behind instead of a commit. */
 void kiln__writer_drop(struct kiln__writer *writer);
-
-#endif

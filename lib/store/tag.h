@@ -2,8 +2,7 @@
 /* The file by which a folder says that it is a cache: that of the Cache Directory Tagging
  * Specification (https://bford.info/cachedir/), so that backups leave it out, and a line of kiln's.
  * What has it may be used and cleaned; it keeps KILN_CACHE_DIR=. from being a danger. */
-#ifndef KILN_STORE_TAG_H
-#define KILN_STORE_TAG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -16,5 +15,3 @@
  * what a cache does. If `write`, the latter two get the tag, as far as that can be done. Answers
  * NULL, or what is in the way (static text). */
 const char *kiln__tag_check(int folder, bool write);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long the device takes for products whose operands are stored in different types. */
-#ifndef KILN_TUNE_MEASURE_PRODUCTS_H
-#define KILN_TUNE_MEASURE_PRODUCTS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -24,5 +23,3 @@ struct kiln__measured {
  * that run meanwhile disturb it. Errors: those of kiln_batch_execute(), also WRONG_RESULT if a
  * product of f32 is wrong; the sentence is kiln_last_error(). */
 kiln_status kiln__measure_products(kiln_context *context, struct kiln__measured *measured);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device's traits as `kiln tune` has found them best. */
-#ifndef KILN_TUNE_TUNING_RECORD_H
-#define KILN_TUNE_TUNING_RECORD_H
+#pragma once
 
 #include "session/context.h"
 
@@ -9,5 +8,3 @@
  * what is kept in the disk cache. A line of that which is not understood is logged, and does not
  * count. Errors: INVALID_ARGUMENT of the variable. */
 kiln_status kiln__tuned_choose(const char *call, kiln_context *context);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The monotonic clock, in nanoseconds, and waiting by it. */
-#ifndef KILN_UTIL_CLOCK_H
-#define KILN_UTIL_CLOCK_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -22,5 +21,3 @@ bool kiln__cond_create(pthread_cond_t *condition);
 
 /* 0, ETIMEDOUT at `until`, or another error. */
 int kiln__cond_wait_until(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t until);
-
-#endif

@@ -2,8 +2,7 @@
 /* The one place that reads the environment: whoever starts a program that has more rights than
  * he has (set-user-id, set-group-id, file capabilities) chooses it, and must not choose with it
  * which files that program reads and writes. */
-#ifndef KILN_UTIL_ENVIRONMENT_H
-#define KILN_UTIL_ENVIRONMENT_H
+#pragma once
 
 /* The value of a variable. NULL: it is unset or empty, or the program has more rights than its
  * caller; then no variable counts. Owner: the environment. */
@@ -17,5 +16,3 @@ void kiln__environment_keep(void);
 /* The environment, with what was kept, for a process that is to find the same drivers. NULL: there
  * is no memory. Owner: the caller of the array, not of what it points to. */
 char **kiln__environment_of_child(void);
-
-#endif

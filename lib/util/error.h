@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first error of something, in words. */
-#ifndef KILN_UTIL_ERROR_H
-#define KILN_UTIL_ERROR_H
+#pragma once
 
 #include <stddef.h>
 
@@ -33,5 +32,3 @@ void kiln__error_speaker(const struct kiln__speaker *who);
 /* Put what was being done before the sentence of what failed in it: the name of the call that the
  * caller made, or words as "computing layer3.q". */
 void kiln__error_within(struct kiln__error *error, const char *doing);
-
-#endif

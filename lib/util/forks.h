@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether this still is the process that made something. A child counts its fork when it begins: to
  * ask for the process's number is a call of the system, 0.3 us in a virtual machine, every time. */
-#ifndef KILN_UTIL_FORKS_H
-#define KILN_UTIL_FORKS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -11,5 +10,3 @@ bool kiln__forks_watch(void);
 
 /* Another number in each child of fork(), once they are watched. */
 unsigned kiln__forks(void);
-
-#endif

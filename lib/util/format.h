@@ -2,8 +2,7 @@
 /* Numbers as texts, and back, with a point whatever locale the program has chosen: in kernels,
  * notes, records, JSON, variables and sentences. All that writes or reads a floating number goes
  * through here (tests/check-numbers.sh). */
-#ifndef KILN_UTIL_FORMAT_H
-#define KILN_UTIL_FORMAT_H
+#pragma once
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@ int kiln__vformat(char *text, size_t size, const char *format, va_list arguments
 
 /* As strtod(). */
 double kiln__parse_double(const char *text, char **end);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hashes for look-up and for finding damage (XXH3, libxxhash); they are no defence against an
  * attacker, ownership and mode checks are. */
-#ifndef KILN_UTIL_HASH_H
-#define KILN_UTIL_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,5 +15,3 @@ struct kiln__hash128 kiln__hash128(const void *bytes, size_t length);
 
 /* 32 lower-case hexadecimal digits and a zero. */
 void kiln__hash128_name(struct kiln__hash128 hash, char name[33]);
-
-#endif

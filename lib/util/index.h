@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers found by a hash. Several may have the same one, so who looks compares what it stands for.
  */
-#ifndef KILN_UTIL_INDEX_H
-#define KILN_UTIL_INDEX_H
+#pragma once
 
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ bool kiln__index_find(const struct kiln__index *index, uint64_t hash, size_t *at
 
 /* Forget all numbers. */
 void kiln__index_clear(struct kiln__index *index);
-
-#endif

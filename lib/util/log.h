@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kiln says on standard error, and only if $KILN_LOG asks for it: error, warn, info or debug.
  * Of another value it says so, once, and takes it for error. */
-#ifndef KILN_UTIL_LOG_H
-#define KILN_UTIL_LOG_H
+#pragma once
 
 enum kiln__log_level {
     KILN__LOG_ERROR = 1,
@@ -21,5 +20,3 @@ void kiln__log(enum kiln__log_level level, const char *format, ...)
         if (kiln__log_wants(level))                                                                \
             kiln__log(level, __VA_ARGS__);                                                         \
     } while (0)
-
-#endif

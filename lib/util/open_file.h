@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptors: opened without waiting, as a pipe that nobody writes to would be waited for without
  * end; and kept apart from the standard ones. */
-#ifndef KILN_UTIL_OPEN_FILE_H
-#define KILN_UTIL_OPEN_FILE_H
+#pragma once
 
 #include <stdio.h>
 
@@ -17,5 +16,3 @@ int kiln__open_to_append(const char *path, unsigned mode);
 /* The same file under a number above 2, since a program may have closed 0, 1 and 2 and still write
  * to them; `file` is closed. -1 for -1, and with errno. */
 int kiln__file_above_standard(int file);
-
-#endif

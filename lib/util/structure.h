@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Structures of the public interface in the form that a caller was built with, which may be older
  * or newer than the library's: see "Structures that can grow" in kiln/types.h. */
-#ifndef KILN_UTIL_STRUCTURE_H
-#define KILN_UTIL_STRUCTURE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -31,5 +30,3 @@ kiln_status kiln__structure_take(struct kiln__error *error, const struct kiln__g
 
 /* Fill the caller's form of ours: what ours lacks is 0. */
 void kiln__structure_fill(void *to, size_t size, const void *own, size_t own_size);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A growing text. Running out of memory is remembered, not reported at each call: the text is then
  * empty and `failed` is set, so that a writer checks once at its end. */
-#ifndef KILN_UTIL_TEXT_H
-#define KILN_UTIL_TEXT_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -36,5 +35,3 @@ void kiln__phrase_clean(struct kiln__phrase *phrase);
 
 /* Hand the memory over to the caller, who frees it; NULL if the text failed. */
 char *kiln__text_take(struct kiln__text *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A growing array: struct { T *items; size_t count, capacity; }. */
-#ifndef KILN_UTIL_VECTOR_H
-#define KILN_UTIL_VECTOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ void kiln__pack_move(struct kiln__pack *pack, void **items, size_t bytes);
 
 bool kiln__vector_grow(void **items, size_t *count, size_t *capacity, size_t size);
 bool kiln__vector_widen(void **items, size_t *capacity, size_t most, size_t size);
-
-#endif

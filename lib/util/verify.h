@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether what every stage leaves is verified before the next one takes it: always in debug builds;
  * tests ask for it in all others. */
-#ifndef KILN_UTIL_VERIFY_H
-#define KILN_UTIL_VERIFY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -11,5 +10,3 @@ extern bool kiln__verifies;
 
 /* Room for a verifier's sentence. */
 #define KILN__WRONG 200
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of the work: batches, buffers, contexts, events, questions. */
-#ifndef KILN_TESTS_CAMPAIGNS_BASIC_WORK_H
-#define KILN_TESTS_CAMPAIGNS_BASIC_WORK_H
+#pragma once
 
 #include "opencl_work.h"
 
@@ -24,5 +23,3 @@ void basic_act_ask(struct trial *trial);
 void basic_act_devices(struct trial *trial);
 void basic_prepare_release(struct trial *trial);
 void basic_prepare_store(struct trial *trial);
-
-#endif

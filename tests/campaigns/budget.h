@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many failures a campaign has time for. */
-#ifndef KILN_TESTS_CAMPAIGNS_BUDGET_H
-#define KILN_TESTS_CAMPAIGNS_BUDGET_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -33,5 +32,3 @@ double budget_note(struct budget *budget);
 /* Number `i` of a sample of `count` among `failures`, from 1; `phase` from 0 to 1 shifts it. */
 unsigned long budget_sample(unsigned long i, unsigned long count, unsigned long failures,
                             double phase);
-
-#endif

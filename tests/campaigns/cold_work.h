@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batches whose kernels are all different, and a cold cache for them. */
-#ifndef KILN_TESTS_CAMPAIGNS_COLD_WORK_H
-#define KILN_TESTS_CAMPAIGNS_COLD_WORK_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -26,5 +25,3 @@ double cold_seconds(void);
 
 /* This program once more, with one argument, whose standard output is `output`; -1 and errno. */
 pid_t cold_spawn(const char *program, const char *argument, int output);
-
-#endif

@@ -2,8 +2,7 @@
 /* Requests of many threads to an executor, with sizes, waits, deadlines, cancels, full queues,
  * callbacks and shutdowns as they come; each has to end exactly once, with its own rows or with a
  * reason, and its callback has to come exactly once. */
-#ifndef KILN_TESTS_CAMPAIGNS_EXECUTOR_REQUESTS_H
-#define KILN_TESTS_CAMPAIGNS_EXECUTOR_REQUESTS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -34,5 +33,3 @@ void requests_live(kiln_context *const *contexts, unsigned number, unsigned thre
 
 /* Print what was seen. Whether there is no finding, and something of everything. */
 bool requests_fine(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of the work that an executor does. */
-#ifndef KILN_TESTS_CAMPAIGNS_EXECUTOR_WORK_H
-#define KILN_TESTS_CAMPAIGNS_EXECUTOR_WORK_H
+#pragma once
 
 #include "opencl_work.h"
 
@@ -13,5 +12,3 @@ void executor_prepare_serve(struct trial *trial);
 void executor_prepare_two(struct trial *trial);
 void executor_act_serve(struct trial *trial);
 void executor_inspect(struct trial *trial);
-
-#endif

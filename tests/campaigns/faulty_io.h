@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* This program's own open, read, write, malloc and so on: they do what the system's do, but for the
  * one that is to fail. What a program defines counts before the C library's. */
-#ifndef KILN_TESTS_CAMPAIGNS_FAULTY_IO_H
-#define KILN_TESTS_CAMPAIGNS_FAULTY_IO_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -29,5 +28,3 @@ int faulty_hits(void);
 
 /* Files renamed before what was written to them was synced, since the program began. */
 int faulty_unsynced(void);
-
-#endif

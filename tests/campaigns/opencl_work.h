@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The work during which OpenCL calls fail: everything that kiln does with a device, in parts that
  * are short enough to be done once for each of their calls. */
-#ifndef KILN_TESTS_CAMPAIGNS_OPENCL_WORK_H
-#define KILN_TESTS_CAMPAIGNS_OPENCL_WORK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -69,5 +68,3 @@ bool trial_made(struct trial *trial, kiln_status status, const void *object);
 kiln_batch *trial_begin(struct trial *trial, kiln_context *context);
 bool trial_recorded(struct trial *trial, const kiln_batch *batch);
 void trial_expect(struct trial *trial, bool right);
-
-#endif

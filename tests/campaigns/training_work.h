@@ -3,8 +3,7 @@
  *
  * Two parameters are in the trial's buffers. A run that succeeds has to leave what the first one of
  * the process left, to the bit; one that fails, in each parameter that or the old content. */
-#ifndef KILN_TESTS_CAMPAIGNS_TRAINING_WORK_H
-#define KILN_TESTS_CAMPAIGNS_TRAINING_WORK_H
+#pragma once
 
 #include "opencl_work.h"
 
@@ -22,5 +21,3 @@ void training_act_moves(struct trial *trial);
 
 /* Look at the parameters, then leave in them what other parts start from. */
 void training_inspect(struct trial *trial);
-
-#endif

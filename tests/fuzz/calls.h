@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fuzzer of public calls; libFuzzer and tests/fuzz/test_fuzz_calls.c drive it. */
-#ifndef KILN_TESTS_FUZZ_CALLS_H
-#define KILN_TESTS_FUZZ_CALLS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,5 +17,3 @@ struct fuzz_counts {
     unsigned long long calls, failures, runs, plans;
 };
 struct fuzz_counts fuzz_count(void);
-
-#endif

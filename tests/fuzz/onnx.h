@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fuzzer of model files; libFuzzer and tests/fuzz/test_fuzz_onnx.c drive it. */
-#ifndef KILN_TESTS_FUZZ_ONNX_H
-#define KILN_TESTS_FUZZ_ONNX_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,5 +14,3 @@ struct fuzz_files {
     unsigned long long files, loaded, recorded;
 };
 struct fuzz_files fuzz_file_count(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes that a model file is made of decide; here is what they choose from. */
-#ifndef KILN_TESTS_FUZZ_ONNX_CHOICES_H
-#define KILN_TESTS_FUZZ_ONNX_CHOICES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -34,5 +33,3 @@ int64_t onnx_small_number(struct onnx_maker *maker, int lowest, unsigned count);
 char *onnx_number_name(char letter, unsigned number);
 const char *onnx_new_name(struct onnx_maker *maker);
 const char *onnx_old_name(struct onnx_maker *maker);
-
-#endif

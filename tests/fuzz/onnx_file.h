@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Model files made of bytes: the same bytes, the same file. */
-#ifndef KILN_TESTS_FUZZ_ONNX_FILE_H
-#define KILN_TESTS_FUZZ_ONNX_FILE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -17,5 +16,3 @@ unsigned fuzz_take(struct fuzz_bytes *bytes, unsigned n);
 
 /* A file that is whole or nearly so; *size bytes, which the caller frees. NULL without memory. */
 uint8_t *fuzz_make_file(struct fuzz_bytes *bytes, size_t *size);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of a model, in memory until the next file. */
-#ifndef KILN_TESTS_FUZZ_ONNX_PARTS_H
-#define KILN_TESTS_FUZZ_ONNX_PARTS_H
+#pragma once
 
 #include "onnx_choices.h"
 
@@ -14,5 +13,3 @@ Onnx__ValueInfoProto *onnx_make_value(struct onnx_maker *maker, const char *name
 
 Onnx__AttributeProto *onnx_make_attribute(struct onnx_maker *maker);
 Onnx__GraphProto *onnx_make_graph(struct onnx_maker *maker);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the decoders of values.def's kinds share: a function for each, the bytes, and what the
  * arguments of one call have to do with each other. */
-#ifndef KILN_TESTS_FUZZ_TAKE_H
-#define KILN_TESTS_FUZZ_TAKE_H
+#pragma once
 
 #include "fuzz/values.h"
 #include "fuzz/world.h"
@@ -43,5 +42,3 @@ size_t take_struct_size(size_t right);
 #define KIND(name, type) type take_##name(void);
 #include "fuzz/values.def"
 #undef KIND
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes become arguments: sane ones mostly, so that calls get somewhere, and hostile ones. What the
  * headers leave undefined is never made: pointers that dangle, arrays shorter than their count. */
-#ifndef KILN_TESTS_FUZZ_VALUES_H
-#define KILN_TESTS_FUZZ_VALUES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -38,5 +37,3 @@ void values_begin(void);
 
 /* The next argument. */
 union value value_of(enum kind kind);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The objects that calls are made on. Two contexts live as long as the process; the others come and
  * go within a sequence of calls, and nothing of them may be left at its end. */
-#ifndef KILN_TESTS_FUZZ_WORLD_H
-#define KILN_TESTS_FUZZ_WORLD_H
+#pragma once
 
 #include "fuzz/values.h"
 #include "record/batch.h"
@@ -84,5 +83,3 @@ bool canary_sings(void);
 
 /* How many kernels may be compiled from now on; then the compiler fails. */
 extern unsigned world_builds;
-
-#endif

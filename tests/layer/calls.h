@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The wrapped calls by number, and the dispatch table of what lies below the layer. */
-#ifndef KILN_TESTS_LAYER_CALLS_H
-#define KILN_TESTS_LAYER_CALLS_H
+#pragma once
 
 #include "opencl.h"
 
@@ -17,5 +16,3 @@ extern cl_icd_dispatch layer__next;
 
 /* Replace the entries of a table by the layer's own, where layer__next has the call at all. */
 void layer__install(cl_icd_dispatch *table);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counters of calls, transfers and objects, and the text of all of them. */
-#ifndef KILN_TESTS_LAYER_COUNTS_H
-#define KILN_TESTS_LAYER_COUNTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ enum layer__call layer__call_named(const char *name, size_t length);
 uint64_t layer__count(const char *key);
 const char *layer__snapshot(void);
 void layer__counts_reset(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which call fails. */
-#ifndef KILN_TESTS_LAYER_FAILURE_H
-#define KILN_TESTS_LAYER_FAILURE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -29,5 +28,3 @@ void layer__arm(unsigned long n, enum layer__call call, cl_int code, enum kiln_l
 
 /* Read the KILN_LAYER_FAIL variables. Returns the name of one that makes no sense, or NULL. */
 const char *layer__arm_from_environment(void);
-
-#endif

@@ -33,8 +33,7 @@
  *   eligible, eligible.event     calls that could have failed, and calls that handed out an event
  *   failures, failed             failures injected; the name of the last call that failed, or "-"
  */
-#ifndef KILN_TESTS_LAYER_H
-#define KILN_TESTS_LAYER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,6 +79,4 @@ bool kiln_layer_fail(unsigned long n, const char *name, int code, enum kiln_laye
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

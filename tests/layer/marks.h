@@ -3,8 +3,7 @@
  * the error and answers for it wherever a program can hear how a command ended: waiting, asking,
  * being called back. No driver is asked to fail an event: some refuse, and some are not up to it
  * (PoCL 3.1 waits for ever for an event that has failed already). */
-#ifndef KILN_TESTS_LAYER_MARKS_H
-#define KILN_TESTS_LAYER_MARKS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -22,5 +21,3 @@ bool layer__any_marked(cl_uint count, const cl_event *events);
 /* The program has retained or released an event, of whichever kind. */
 void layer__event_retained(cl_event event);
 void layer__event_released(cl_event event);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The OpenCL headers as a layer needs them: every version's calls, and the dispatch table. */
-#ifndef KILN_TESTS_LAYER_OPENCL_H
-#define KILN_TESTS_LAYER_OPENCL_H
+#pragma once
 
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_0_APIS
@@ -12,5 +11,3 @@
 #define CL_USE_DEPRECATED_OPENCL_2_2_APIS
 #include <CL/cl_icd.h>
 #include <CL/cl_layer.h>
-
-#endif

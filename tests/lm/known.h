@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What numpy in float64 makes of a prompt with the tiny model: tests/lm/make.py writes known.def.
  */
-#ifndef KILN_TESTS_LM_KNOWN_H
-#define KILN_TESTS_LM_KNOWN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -33,5 +32,3 @@ enum {
     ANSWER_COUNT = sizeof answer / sizeof *answer - 1,
     WORDS = sizeof logits_known / sizeof *logits_known
 };
-
-#endif

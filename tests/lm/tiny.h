@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tiny model that tests/lm/make.py makes, as bytes that a test may spoil. */
-#ifndef KILN_TESTS_LM_TINY_H
-#define KILN_TESTS_LM_TINY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -24,5 +23,3 @@ void expect_refused(const uint8_t *bytes, size_t count, kiln_status status, cons
 
 /* Where a text lies in the bytes; the test fails unless it is there. */
 size_t place_of(const uint8_t *bytes, size_t count, const char *text, size_t length);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tiny model, loaded for each test of a suite. */
-#ifndef KILN_TESTS_LM_TINY_MODEL_H
-#define KILN_TESTS_LM_TINY_MODEL_H
+#pragma once
 
 #include <kiln/kiln.h>
 #include <kiln/lm.h>
@@ -14,5 +13,3 @@ void close_model(void);
 
 /* The context has planned and compiled nothing since then. */
 void expect_nothing_made(const kiln_context_stats *since);
-
-#endif

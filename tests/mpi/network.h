@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the ranks of tests train: a network of two products, some rows in each context of each rank.
  */
-#ifndef KILN_TESTS_MPI_NETWORK_H
-#define KILN_TESTS_MPI_NETWORK_H
+#pragma once
 
 #include <kiln/kiln.h>
 #include <kiln/mpi.h>
@@ -61,5 +60,3 @@ void sharding_fails(void);
  * is called, too. */
 enum call { NO_CALL, IALLREDUCE, COMM_IDUP };
 extern _Atomic enum call failing;
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which tests there are, and which operator each is about. */
-#ifndef KILN_TESTS_ONNX_CASES_H
-#define KILN_TESTS_ONNX_CASES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@ struct case_list {
 /* The tests of FOLDER/KIND/TEST whose names have this part (NULL: all), by name. */
 struct case_list find_cases(const char *folder, const char *part);
 void free_cases(struct case_list *list);
-
-#endif

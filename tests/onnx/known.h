@@ -3,8 +3,7 @@
  *   fails PATTERN REASON        is wrong; passing is a failure too, until its row goes
  *   unsupported PATTERN REASON  is refused in words
  * PATTERN is of tests' names, as a shell has it of files', or the operator that tests are about. */
-#ifndef KILN_TESTS_ONNX_KNOWN_H
-#define KILN_TESTS_ONNX_KNOWN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +25,3 @@ bool read_known(const char *path, struct known_list *known);
 /* The row about this test, NULL without one. */
 struct known_row *find_known(const struct known_list *known, const char *name,
                              const char *operator_name, bool fails);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ONNX files in memory, put together node by node. */
-#ifndef KILN_TESTS_ONNX_MODELS_H
-#define KILN_TESTS_ONNX_MODELS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -69,5 +68,3 @@ void end_models(void);
 /* Load it. */
 kiln_status load_model(kiln_context *in, const Onnx__ModelProto *model,
                        const kiln_model_options *options, kiln_onnx_model **loaded);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TensorProto messages as arrays, and what was computed beside what was expected. */
-#ifndef KILN_TESTS_ONNX_TENSORS_H
-#define KILN_TESTS_ONNX_TENSORS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,5 +34,3 @@ bool array_of_tensor(const Onnx__TensorProto *tensor, kiln_array *array, char *r
 /* Whether the result is what the message says: type, shape, elements; else a reason. */
 bool array_is(const kiln_array *array, const Onnx__TensorProto *wanted, struct tolerance tolerance,
               char *reason);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A kernel of the program's own with one input and one output, as tests begin with. */
-#ifndef KILN_TEST_CUSTOM_ONE_H
-#define KILN_TEST_CUSTOM_ONE_H
+#pragma once
 
 #include <kiln/kiln.h>
 
@@ -28,5 +27,3 @@ static inline struct one *one(const char *name, const char *source, kiln_type ty
     made.kernel.output_count = 1;
     return &made;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What tests and campaigns of the cache share: a folder of their own, keys by number, payloads that
  * can be told from any other's, programs in kiln-store's place. */
-#ifndef KILN_TESTS_SUPPORT_CACHE_H
-#define KILN_TESTS_SUPPORT_CACHE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ uint64_t fake_random(uint64_t *state);
 
 /* Files in the folder that are no entry. */
 int fake_leftovers(void);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device against the reference. A batch made here owns the memory that goes in and comes out;
  * check_run() compares everything that was asked for. */
-#ifndef KILN_TESTS_SUPPORT_CHECK_H
-#define KILN_TESTS_SUPPORT_CHECK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -92,5 +91,3 @@ void check_refusal(kiln_batch *batch, kiln_status status, const char *sentence);
         cr_expect(strstr(without_call(kiln_batch_error(b)), part), "%s", kiln_batch_error(b));     \
         check_end(b);                                                                              \
     } while (0)
-
-#endif

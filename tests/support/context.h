@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A context on the device that $KILN_DEVICE names, and data for it. */
-#ifndef KILN_TESTS_SUPPORT_CONTEXT_H
-#define KILN_TESTS_SUPPORT_CONTEXT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -44,5 +43,3 @@ void expect_product_by(kiln_batch *batch, const char *name);
 /* A buffer with a content, and the content of one. */
 kiln_buffer *make_buffer(kiln_context *context, size_t n, const float *content);
 void expect_buffer(kiln_buffer *buffer, size_t n, const float *content);
-
-#endif

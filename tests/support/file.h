@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files that a test makes. */
-#ifndef KILN_TESTS_SUPPORT_FILE_H
-#define KILN_TESTS_SUPPORT_FILE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -10,5 +9,3 @@ void temporary_path(char path[512], const char *name);
 
 /* A file of these bytes, new. */
 void put_file(const char *path, const void *bytes, size_t count);
-
-#endif

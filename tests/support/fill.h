@@ -2,8 +2,7 @@
 /* Programs of a real device for the cache's tests: kernels by number that fill a buffer, a folder
  * for kiln's cache, and for each process an empty one for the driver's, so that only kiln's can
  * help. */
-#ifndef KILN_TESTS_SUPPORT_FILL_H
-#define KILN_TESTS_SUPPORT_FILL_H
+#pragma once
 
 #include "programs/program.h"
 
@@ -33,5 +32,3 @@ kiln_status fill_get(struct fill *fill, int number, struct kiln__program **progr
 bool fill_launch(struct fill *fill, struct kiln__program *program, int number);
 
 double fill_seconds(void);
-
-#endif

@@ -4,8 +4,7 @@
  * whole ones as FOLDER/NAME.txt, the others as FOLDER/hashed/NAME.DEVICE.txt and
  * FOLDER/hashed/hashes: `make golden` puts them into tests/golden, `make golden-diff BASE=BUILD`
  * compares those of two builds. */
-#ifndef KILN_TESTS_SUPPORT_GOLDEN_H
-#define KILN_TESTS_SUPPORT_GOLDEN_H
+#pragma once
 
 #include "util/text.h"
 
@@ -14,5 +13,3 @@ void expect_golden(const char *name, struct kiln__text *text);
 
 /* Compare with the row of a name and device in tests/golden/hashes. Frees the text. */
 void expect_golden_hash(const char *name, const char *device, struct kiln__text *text);
-
-#endif

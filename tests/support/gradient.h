@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients against finite differences, both evaluated by the reference in double precision: no
  * device. Batches may be imagined ones. */
-#ifndef KILN_TESTS_SUPPORT_GRADIENT_H
-#define KILN_TESTS_SUPPORT_GRADIENT_H
+#pragma once
 
 #include "check.h"
 
@@ -27,5 +26,3 @@ double *check_values(const kiln_batch *batch, kiln_tensor tensor);
 
 /* The sum of its elements i, each times i * 3 % 17 + 1: one number that tells them apart. */
 double check_sum(const kiln_batch *batch, kiln_tensor tensor);
-
-#endif

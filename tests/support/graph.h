@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batches without a device: recorded, passed, cut into kernels and planned for a device that exists
  * only here, so that texts are the same on every machine (support/golden.h). */
-#ifndef KILN_TESTS_SUPPORT_GRAPH_H
-#define KILN_TESTS_SUPPORT_GRAPH_H
+#pragma once
 
 #include <kiln/kiln.h>
 
@@ -51,5 +50,3 @@ void fusion_text(const kiln_batch *batch, struct kiln__text *text);
 
 /* A plan for the batch's context, uploads and reads `shared` or as transfers. */
 struct kiln__plan plan_of(const kiln_batch *batch, bool shared);
-
-#endif

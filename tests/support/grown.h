@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batches of any size, each of one structure: what recording and planning have to be linear in. */
-#ifndef KILN_TESTS_SUPPORT_GROWN_H
-#define KILN_TESTS_SUPPORT_GROWN_H
+#pragma once
 
 #include <kiln/kiln.h>
 
@@ -24,5 +23,3 @@ struct grown {
 
 /* Ends with an empty name. `n` is about how many operations are recorded. */
 extern const struct grown grown[];
-
-#endif

@@ -4,8 +4,7 @@
  * that the dependencies of its steps allow. What
  * comes out is compared with the reference, which knows nothing of groups: passes, fusion and
  * planning are checked at thousands of graphs per second. */
-#ifndef KILN_TESTS_SUPPORT_INTERPRET_H
-#define KILN_TESTS_SUPPORT_INTERPRET_H
+#pragma once
 
 #include "plan/plan.h"
 #include "record/batch.h"
@@ -30,5 +29,3 @@ struct interpret_counts {
     size_t graphs, runs;
 };
 struct interpret_counts interpret_counts(void);
-
-#endif

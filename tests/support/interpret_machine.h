@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The machine on which groups are interpreted: a memory for each node. Groups compute in it
  * (interpret_groups.c); plans say where memories are and when groups run (interpret_plan.c). */
-#ifndef KILN_TESTS_SUPPORT_INTERPRET_MACHINE_H
-#define KILN_TESTS_SUPPORT_INTERPRET_MACHINE_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -65,5 +64,3 @@ double *interpret_input(const struct kiln__node *node, const void *data);
 
 /* Of each request room for its elements, in the heap; the caller frees the list alone. */
 double **interpret_results(const struct kiln__graph *graph, struct heap *heap);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan computed on the machine: slots as arrays, steps in any order that dependencies allow. */
-#ifndef KILN_TESTS_SUPPORT_INTERPRET_PLAN_H
-#define KILN_TESTS_SUPPORT_INTERPRET_PLAN_H
+#pragma once
 
 #include "interpret_machine.h"
 
@@ -10,5 +9,3 @@
  * the caller frees the list. */
 double **interpret_plan(struct machine *machine, const struct kiln__plan *plan,
                         const void *const *given, struct heap *heap);
-
-#endif

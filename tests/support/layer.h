@@ -11,8 +11,7 @@
  *     }
  *
  * Without the layer counts are UINT64_MAX and nothing fails. */
-#ifndef KILN_TESTS_SUPPORT_LAYER_H
-#define KILN_TESTS_SUPPORT_LAYER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ bool layer_fail_next(const char *name, int code, enum kiln_layer_where where);
 
 /* Failures injected since the last reset. */
 uint64_t layer_failures(void);
-
-#endif

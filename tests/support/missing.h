@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names of files and folders that are not there, on no machine: below the test's own folder. */
-#ifndef KILN_TESTS_SUPPORT_MISSING_H
-#define KILN_TESTS_SUPPORT_MISSING_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,5 +14,3 @@ static inline const char *missing_path(const char *name)
              name);
     return path;
 }
-
-#endif

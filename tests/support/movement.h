@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What tests of movements share: i32 tensors and answers, written down. */
-#ifndef KILN_TESTS_SUPPORT_MOVEMENT_H
-#define KILN_TESTS_SUPPORT_MOVEMENT_H
+#pragma once
 
 #include "check.h"
 
@@ -24,5 +23,3 @@ void expect_elements(kiln_batch *batch, kiln_tensor tensor, size_t count, const 
 #define EXPECT_ELEMENTS(batch, tensor, ...)                                                        \
     expect_elements(batch, tensor, sizeof(NUMBERS(__VA_ARGS__)) / sizeof(int32_t),                 \
                     NUMBERS(__VA_ARGS__))
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A product of numbers that the host has and weights in a buffer. */
-#ifndef KILN_TESTS_PRODUCT_H
-#define KILN_TESTS_PRODUCT_H
+#pragma once
 
 #include <kiln/kiln.h>
 
@@ -15,5 +14,3 @@ void multiply_plainly(const struct product_size *size, const float *a, const flo
 /* The same recorded, b in a buffer, read to y; the caller's to release. */
 kiln_batch *record_product(kiln_context *context, const struct product_size *size, const float *a,
                            kiln_buffer *b, float *y);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random batches: small graphs of every kind of operation over small tensors. */
-#ifndef KILN_TESTS_SUPPORT_RANDOM_H
-#define KILN_TESTS_SUPPORT_RANDOM_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -24,5 +23,3 @@ struct random_range {
 /* Record, run and compare. Fails the test, naming the seeds that went wrong, with a program that
  * shows it on standard error, and stops after a few. */
 bool random_check(const struct random_range *range);
-
-#endif

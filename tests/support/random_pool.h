@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What random batches are recorded from: choices, operands, and the actions, each of which records
  * an operation. */
-#ifndef KILN_TESTS_SUPPORT_RANDOM_POOL_H
-#define KILN_TESTS_SUPPORT_RANDOM_POOL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -63,5 +62,3 @@ kiln_tensor random_upload(struct pool *pool);
 kiln_tensor random_basic(struct pool *pool);   /* elementwise, reductions, movements */
 kiln_tensor random_network(struct pool *pool); /* products, rows, losses, random numbers */
 kiln_tensor random_again(struct pool *pool);   /* one tensor in several places of an operation */
-
-#endif

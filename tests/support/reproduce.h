@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A batch as a C program that records, runs and validates it through the public interface alone,
  * and a smaller batch that still goes wrong. */
-#ifndef KILN_TESTS_SUPPORT_REPRODUCE_H
-#define KILN_TESTS_SUPPORT_REPRODUCE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ void reproduce_release(kiln_batch *batch);
 
 /* By validation: the batch's context has it switched on. */
 bool reproduce_validates(kiln_batch *batch);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The C call that records a node. */
-#ifndef KILN_TESTS_SUPPORT_REPRODUCE_CALLS_H
-#define KILN_TESTS_SUPPORT_REPRODUCE_CALLS_H
+#pragma once
 
 #include "record/batch.h"
 
@@ -32,5 +31,3 @@ bool reproduce_sorts_few(const struct printer *printer, const struct kiln__node 
 
 /* Print the call, without its result and semicolon. Uploads are of arrays `dataN`. */
 void reproduce_call(struct printer *printer, const struct kiln__node *node);
-
-#endif

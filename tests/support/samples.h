@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Small operations to be recorded beside and behind each other over one matrix: at least one for
  * each kind of node and of group. */
-#ifndef KILN_TESTS_SUPPORT_SAMPLES_H
-#define KILN_TESTS_SUPPORT_SAMPLES_H
+#pragma once
 
 #include <kiln/kiln.h>
 
@@ -42,5 +41,3 @@ const struct sample *sample_of(enum sample_kind kind);
 
 /* What a sample made as an operand of the next one: f32, SAMPLE_SIZE squared. */
 kiln_tensor sample_square(kiln_batch *batch, kiln_tensor made);
-
-#endif

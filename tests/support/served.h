@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An executor for tests, whose model adds up each row of WIDTH numbers, and a device that can be
  * held up. */
-#ifndef KILN_TESTS_SUPPORT_SERVED_H
-#define KILN_TESTS_SUPPORT_SERVED_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,5 +34,3 @@ bool served_running(kiln_executor *executor, uint64_t requests);
 /* What is enqueued from now on waits; until the gate is opened. */
 cl_event gate_close(kiln_context *context);
 void gate_open(cl_event gate);
-
-#endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The error of elementwise rows in units of the last place, against the host in double: over a
  * dense sample of all floats for one operand, over special and random values for more. */
-#ifndef KILN_TESTS_SUPPORT_SWEEP_H
-#define KILN_TESTS_SUPPORT_SWEEP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ struct sweep_text {
     char text[120];
 };
 struct sweep_text sweep_call(unsigned op, const struct sweep *sweep);
-
-#endif

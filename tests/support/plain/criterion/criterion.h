@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stand-in for what kiln's tests use of Criterion, for tools that Criterion's sandbox cannot run
  * under: ThreadSanitizer, Oclgrind. One process per test, forked from a single-threaded parent. */
-#ifndef KILN_TESTS_PLAIN_CRITERION_H
-#define KILN_TESTS_PLAIN_CRITERION_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -117,5 +116,3 @@ void plain_skip(const char *format, ...) __attribute__((format(printf, 1, 2), no
 #define cr_skip(...) plain_skip(" " __VA_ARGS__)
 #define cr_log_info(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr))
 #define cr_log_warn(...) (fprintf(stderr, __VA_ARGS__), fputc('\n', stderr))
-
-#endif
