@@ -107,8 +107,7 @@ void kiln_batch_release(kiln_batch *batch)
 
 kiln_status kiln_batch_reset(kiln_batch *batch)
 {
-    if (!batch)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_reset: batch is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, batch);
     kiln_status status = kiln__runtime_check_process(&batch->context->runtime, NULL);
     if (status)
         return status;
@@ -121,9 +120,7 @@ kiln_status kiln_batch_reset(kiln_batch *batch)
 
 kiln_status kiln_batch_set_batch_invariant(kiln_batch *batch)
 {
-    if (!batch)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                          "kiln_batch_set_batch_invariant: batch is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, batch);
     if (batch->error.status)
         return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
     batch->graph.batch_invariant = batch->changed = true;
@@ -132,8 +129,7 @@ kiln_status kiln_batch_set_batch_invariant(kiln_batch *batch)
 
 kiln_status kiln_batch_set_precision(kiln_batch *batch, kiln_precision precision)
 {
-    if (!batch)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: batch is NULL", __func__);
+    KILN__RETURN_IF_NULL(NULL, __func__, batch);
     if (batch->error.status)
         return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
     kiln_status status = kiln__precision_check(__func__, (int)precision);
@@ -145,8 +141,7 @@ kiln_status kiln_batch_set_precision(kiln_batch *batch, kiln_precision precision
 
 kiln_status kiln_batch_set_independent(kiln_batch *batch)
 {
-    if (!batch)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_set_independent: batch is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, batch);
     if (batch->error.status)
         return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
     batch->bindings.independent = true;
@@ -217,8 +212,7 @@ static kiln_status run_in_micro_batches(kiln_batch *batch, const char *call,
 static kiln_status api_batch_run(kiln_batch *batch, const char *call)
 {
     struct kiln__error error = {0};
-    if (!batch)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: batch is NULL", call);
+    KILN__RETURN_IF_NULL(NULL, call, batch);
     if (batch->error.status)
         return kiln__fail(NULL, batch->error.status, "%s", batch->error.text);
     if (batch->graph.nodes.count && !batch->graph.requests.count)

@@ -228,9 +228,7 @@ void kiln_buffer_release(kiln_buffer *buffer)
 static kiln_status check_range(const char *call, const kiln_buffer *buffer, size_t offset,
                                const void *data, size_t bytes)
 {
-    if (!buffer || !data)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
-                          buffer ? "data" : "buffer");
+    KILN__RETURN_IF_NULL(NULL, call, buffer, data);
     if (offset > buffer->bytes || bytes > buffer->bytes - offset)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                           "%s: %zu bytes from byte %zu go beyond the buffer's %zu", call, bytes,
@@ -260,9 +258,7 @@ kiln_status kiln_buffer_read(kiln_buffer *buffer, size_t offset, void *data, siz
 
 kiln_status kiln_buffer_map(kiln_buffer *buffer, void **data)
 {
-    if (!buffer || !data)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_buffer_map: %s is NULL",
-                          buffer ? "data" : "buffer");
+    KILN__RETURN_IF_NULL(NULL, __func__, buffer, data);
     *data = NULL;
     kiln_status status = kiln__runtime_check_process(&buffer->context->runtime, NULL);
     if (status)
@@ -287,8 +283,7 @@ kiln_status kiln_buffer_map(kiln_buffer *buffer, void **data)
 
 kiln_status kiln_buffer_unmap(kiln_buffer *buffer)
 {
-    if (!buffer)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_buffer_unmap: buffer is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, buffer);
     kiln_status status = kiln__runtime_check_process(&buffer->context->runtime, NULL);
     if (status)
         return status;
@@ -303,9 +298,7 @@ kiln_status kiln_buffer_unmap(kiln_buffer *buffer)
 kiln_status kiln_buffer_set_source(kiln_buffer *buffer, kiln_buffer_reader read,
                                    void (*end)(void *user), void *user)
 {
-    if (!buffer || !read)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_buffer_set_source: %s is NULL",
-                          buffer ? "read" : "buffer");
+    KILN__RETURN_IF_NULL(NULL, __func__, buffer, read);
     if (atomic_load(&buffer->references) != 1 || buffer->source.read)
         return kiln__fail(NULL, KILN_WRONG_STATE, "kiln_buffer_set_source: %s",
                           buffer->source.read ? "the buffer has a source already"
@@ -322,8 +315,7 @@ size_t kiln_buffer_bytes(const kiln_buffer *buffer)
 kiln_status kiln_buffer_shape(const kiln_buffer *buffer, kiln_type *type, size_t *rank,
                               size_t *dims)
 {
-    if (!buffer)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_buffer_shape: buffer is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, buffer);
     if (type)
         *type = buffer->type;
     if (rank)

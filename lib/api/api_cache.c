@@ -12,23 +12,16 @@
 #include "util/error.h"
 #include "util/structure.h"
 
-static kiln_status is_null(const char *function, const char *argument)
-{
-    return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
-}
-
 kiln_status kiln_cache_list(const char *folder, kiln_cache_visitor visitor, void *user)
 {
-    if (!visitor)
-        return is_null("kiln_cache_list", "visitor");
+    KILN__RETURN_IF_NULL(NULL, __func__, visitor);
     return kiln__catalog_list(folder, visitor, user);
 }
 
 kiln_status(kiln_cache_get_stats)(const char *folder, kiln_cache_stats *stats, size_t size)
 {
     kiln_cache_stats own;
-    if (!stats)
-        return is_null("kiln_cache_get_stats", "stats");
+    KILN__RETURN_IF_NULL(NULL, __func__, stats);
     kiln_status status = kiln__catalog_stats(folder, &own);
     kiln__structure_fill(stats, size, &own, sizeof own);
     return status;
@@ -43,8 +36,7 @@ kiln_status kiln_cache_prune(const char *folder, uint64_t limit, uint64_t *remov
 kiln_status kiln_cache_export(const char *folder, const char *file, uint64_t *count)
 {
     uint64_t ignored;
-    if (!file)
-        return is_null("kiln_cache_export", "file");
+    KILN__RETURN_IF_NULL(NULL, __func__, file);
     return kiln__catalog_export(folder, file, NULL, count ? count : &ignored);
 }
 
@@ -52,16 +44,14 @@ kiln_status kiln_cache_export_used(const char *folder, const char *file, const c
                                    uint64_t *count)
 {
     uint64_t ignored;
-    if (!file || !used)
-        return is_null("kiln_cache_export_used", file ? "used" : "file");
+    KILN__RETURN_IF_NULL(NULL, __func__, file, used);
     return kiln__catalog_export(folder, file, used, count ? count : &ignored);
 }
 
 kiln_status kiln_cache_import(const char *folder, const char *file, uint64_t *count)
 {
     uint64_t ignored;
-    if (!file)
-        return is_null("kiln_cache_import", "file");
+    KILN__RETURN_IF_NULL(NULL, __func__, file);
     return kiln__catalog_import(folder, file, KILN__STORE_LIMIT, count ? count : &ignored);
 }
 
@@ -69,8 +59,7 @@ kiln_status kiln_cache_import(const char *folder, const char *file, uint64_t *co
 
 kiln_status kiln_context_remember(kiln_context *context, const char *subject, const char *text)
 {
-    if (!context || !subject || !text)
-        return is_null(__func__, !context ? "context" : subject ? "text" : "subject");
+    KILN__RETURN_IF_NULL(NULL, __func__, context, subject, text);
     if (strlen(text) > KILN__LONGEST_NOTE)
         return kiln__fail(NULL, KILN_TOO_LARGE, "%s: a text of %zu bytes, and %d are the most",
                           __func__, strlen(text), KILN__LONGEST_NOTE);
@@ -84,8 +73,7 @@ kiln_status kiln_context_recall(kiln_context *context, const char *subject, char
 {
     if (text)
         *text = NULL;
-    if (!context || !subject || !text)
-        return is_null(__func__, !context ? "context" : subject ? "text" : "subject");
+    KILN__RETURN_IF_NULL(NULL, __func__, context, subject, text);
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
     if (status)
         return status;

@@ -268,8 +268,7 @@ kiln_status kiln_context_create_cl(cl_context cl, cl_device_id device, cl_comman
 kiln_status kiln_context_cl(const kiln_context *context, cl_context *cl, cl_device_id *device,
                             cl_command_queue *queue)
 {
-    if (!context)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_cl: context is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, context);
     if (cl)
         *cl = context->runtime.context;
     if (device)
@@ -297,8 +296,7 @@ void kiln_context_release(kiln_context *context)
 
 kiln_status kiln_context_finish(kiln_context *context)
 {
-    if (!context)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_finish: context is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, context);
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
     cl_int code = status ? CL_SUCCESS : kiln__runtime_finish(&context->runtime);
     if (status || code)
@@ -308,9 +306,7 @@ kiln_status kiln_context_finish(kiln_context *context)
 
 kiln_status(kiln_context_device)(const kiln_context *context, kiln_device_info *info, size_t size)
 {
-    if (!context || !info)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_device: %s is NULL",
-                          context ? "info" : "context");
+    KILN__RETURN_IF_NULL(NULL, __func__, context, info);
     kiln__structure_fill(info, size, &context->runtime.device.info, sizeof *info);
     return KILN_OK;
 }
@@ -318,9 +314,7 @@ kiln_status(kiln_context_device)(const kiln_context *context, kiln_device_info *
 kiln_status(kiln_context_get_stats)(const kiln_context *context, kiln_context_stats *stats,
                                     size_t size)
 {
-    if (!context || !stats)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_get_stats: %s is NULL",
-                          context ? "stats" : "context");
+    KILN__RETURN_IF_NULL(NULL, __func__, context, stats);
     const struct kiln__counters *counters = &context->runtime.counters;
     struct kiln__programs_stats programs;
     kiln__programs_get_stats(context->runtime.programs, &programs);
@@ -352,8 +346,7 @@ kiln_status(kiln_context_get_stats)(const kiln_context *context, kiln_context_st
 
 kiln_status kiln_context_sync_cache(kiln_context *context)
 {
-    if (!context)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_sync_cache: context is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, context);
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
     if (!status) {
         kiln__programs_sync(context->runtime.programs);
@@ -364,8 +357,7 @@ kiln_status kiln_context_sync_cache(kiln_context *context)
 
 kiln_status kiln_context_trim(kiln_context *context)
 {
-    if (!context)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_context_trim: context is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, context);
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
     if (!status)
         kiln__budget_trim(&context->runtime.memory);

@@ -8,8 +8,7 @@
 
 kiln_status kiln_device_count(size_t *count)
 {
-    if (!count)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_device_count: count is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, count);
     struct kiln__device_list list;
     kiln_status status = kiln__device_list(&list, NULL);
     *count = list.devices.count;
@@ -19,8 +18,7 @@ kiln_status kiln_device_count(size_t *count)
 
 kiln_status(kiln_device_describe)(size_t index, kiln_device_info *info, size_t size)
 {
-    if (!info)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_device_describe: info is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, info);
     struct kiln__device_list list;
     kiln_status status = kiln__device_list(&list, NULL);
     if (status)
@@ -37,8 +35,7 @@ kiln_status(kiln_device_describe)(size_t index, kiln_device_info *info, size_t s
 
 kiln_status kiln_device_find(const char *choice, size_t *index)
 {
-    if (!index)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_device_find: index is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, index);
     struct kiln__device device;
     kiln_status status = kiln__device_choose(choice, &device, NULL);
     if (!status)

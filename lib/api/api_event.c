@@ -8,8 +8,7 @@
 
 static kiln_status check_event(const kiln_event *event, const char *call)
 {
-    if (!event)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: event is NULL", call);
+    KILN__RETURN_IF_NULL(NULL, call, event);
     return kiln__runtime_check_process(&event->context->runtime, NULL);
 }
 
@@ -47,8 +46,7 @@ kiln_status kiln_event_notify(kiln_event *event, kiln_event_callback callback, v
     kiln_status status = check_event(event, "kiln_event_notify");
     if (status)
         return status;
-    if (!callback)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_event_notify: callback is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, callback);
     struct notice *notice = malloc(sizeof *notice);
     if (!notice)
         return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_event_notify: no memory");

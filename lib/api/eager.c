@@ -22,8 +22,7 @@ static kiln_status eager_begin(const char *call, kiln_context *context, bool com
                                kiln_batch **batch)
 {
     *batch = NULL;
-    if (!context)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: context is NULL", call);
+    KILN__RETURN_IF_NULL(NULL, call, context);
     if (!complete)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: an array is NULL", call);
     *batch = kiln_batch_create(context);

@@ -27,9 +27,7 @@ kiln_status kiln_host_alloc(kiln_context *context, size_t bytes, void **memory)
     struct kiln__error error = {0};
     if (memory)
         *memory = NULL;
-    if (!context || !memory)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_host_alloc: %s is NULL",
-                          context ? "memory" : "context");
+    KILN__RETURN_IF_NULL(NULL, __func__, context, memory);
     struct kiln__runtime *runtime = &context->runtime;
     kiln_status status = kiln__runtime_check_process(runtime, NULL);
     if (status)
@@ -50,8 +48,7 @@ kiln_status kiln_host_free(kiln_context *context, void *memory)
 {
     if (!memory)
         return KILN_OK;
-    if (!context)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_host_free: context is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, context);
     struct kiln__runtime *runtime = &context->runtime;
     bool child = kiln__runtime_check_process(runtime, NULL);
     struct kiln__pinned pinned = kiln__pins_remove(&runtime->pins, memory);

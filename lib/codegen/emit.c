@@ -57,7 +57,10 @@ static bool may_overflow(const char *expression)
     return strpbrk(expression, "+-*") && strspn(expression, "abc +-*") == strlen(expression);
 }
 
-const char *kiln__emit_zero(kiln_type type)
+/* A zero of unsigned integers that no compiler knows to be one. Negations are differences from it:
+ * NVIDIA's assembler (CUDA 13.0, sm_90) makes one instruction of min(min(a, -b), -c), VIMNMX3, and
+ * loses the sign of b. kiln's launches have no offset. No wider than an element of `type`. */
+static const char *zero_of(kiln_type type)
 {
     return kiln_type_size(type) < sizeof(int32_t) ? "(uchar)get_global_offset(0) "
                                                   : "(uint)get_global_offset(0) ";
@@ -83,7 +86,7 @@ void kiln__emit_expression(struct kiln__text *text, const char *expression, cons
     }
     const bool promoted = row->bytes < sizeof(int32_t) && width == 1;
     kiln__text_add(text, promoted ? "as_%s((%s)(" : "as_%s(", name.text, row->sums);
-    kiln__text_add(text, "%s", *expression == '-' ? kiln__emit_zero(type) : "");
+    kiln__text_add(text, "%s", *expression == '-' ? zero_of(type) : "");
     emit_words(text, expression, operands, type, width);
     kiln__text_add(text, promoted ? "))" : ")");
 }

@@ -77,11 +77,6 @@ void kiln__emit_number(const struct kiln__emit *emit, struct kiln__text *text,
                        const struct kiln__step *step, unsigned width, const char *base,
                        const char *at);
 
-/* A zero of unsigned integers that no compiler knows to be one. Negations are differences from it:
- * NVIDIA's assembler (CUDA 13.0, sm_90) makes one instruction of min(min(a, -b), -c), VIMNMX3, and
- * loses the sign of b. kiln's launches have no offset. No wider than an element of `type`. */
-const char *kiln__emit_zero(kiln_type type);
-
 /* Write an expression of a table with its operands put in. */
 void kiln__emit_expression(struct kiln__text *text, const char *expression, const char *a,
                            const char *b, const char *c, kiln_type type, unsigned width);

@@ -18,6 +18,9 @@ struct kiln__parameters {
     bool failed; /* without memory */
 };
 
+/* How many characters of a name, or digits, there are. */
+size_t kiln__word_length(const char *at);
+
 /* Free with kiln__vector_free(&list). */
 struct kiln__parameters kiln__parameters_of(const struct kiln__plan *plan,
                                             const struct kiln__launch *launch);

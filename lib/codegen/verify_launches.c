@@ -218,7 +218,7 @@ static void sizes_of(const struct verifier *verifier, struct size sizes[MOST_SIZ
         sizes[1] = (struct size){"extent", node->shape.dims[node->axis]};
         sizes[2] = (struct size){"inner", inner};
     } else if (node->kind == KILN__SORT) {
-        const struct kiln__node *values = &graph->nodes.items[node->input[0]];
+        const struct kiln__node *values = kiln__graph_input(graph, node, 0);
         const size_t kept = node->shape.dims[node->shape.rank - 1];
         sizes[0] = (struct size){"extent", values->shape.dims[values->shape.rank - 1]};
         sizes[1] = (struct size){"lines", kept ? kiln__node_count(node) / kept : 0};

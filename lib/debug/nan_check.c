@@ -86,7 +86,7 @@ static struct found brought(const struct search *search, uint32_t index)
     const struct kiln__node *node = &search->graph->nodes.items[index];
     struct found all = {0};
     for (unsigned k = 0; k < node->n_inputs; k++) {
-        const struct kiln__node *input = &search->graph->nodes.items[node->input[k]];
+        const struct kiln__node *input = kiln__graph_input(search->graph, node, k);
         const struct found *found = &search->found[node->input[k]];
         bool own = input->kind == KILN__CONSTANT &&
                    call_of(search, node->input[k]) == call_of(search, index);

@@ -97,8 +97,7 @@ bool kiln__executor_is_here(const kiln_executor *executor)
 
 kiln_status kiln__executor_check(const kiln_executor *executor, const char *call)
 {
-    if (!executor)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: executor is NULL", call);
+    KILN__RETURN_IF_NULL(NULL, call, executor);
     if (kiln__executor_is_here(executor))
         return KILN_OK;
     return kiln__fail(NULL, KILN_FORKED,

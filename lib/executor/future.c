@@ -274,8 +274,7 @@ void kiln__future_cancel_all(kiln_executor *executor, struct kiln__told *told)
 
 static kiln_status future_check(const kiln_future *future, const char *call)
 {
-    if (!future)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: future is NULL", call);
+    KILN__RETURN_IF_NULL(NULL, call, future);
     return kiln__executor_check(future->executor, call);
 }
 
@@ -374,8 +373,7 @@ kiln_status kiln_future_notify(kiln_future *future, kiln_future_callback callbac
     kiln_status status = future_check(future, "kiln_future_notify");
     if (status)
         return status;
-    if (!callback)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_future_notify: callback is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, callback);
     pthread_mutex_lock(&future->lock);
     bool taken = future->callback != NULL, now = false;
     if (!taken) {
@@ -409,9 +407,7 @@ kiln_status kiln_future_descriptor(kiln_future *future, int *descriptor)
     kiln_status status = future_check(future, "kiln_future_descriptor");
     if (status)
         return status;
-    if (!descriptor)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
-                          "kiln_future_descriptor: descriptor is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, descriptor);
     pthread_mutex_lock(&future->lock);
     bool made = future->descriptor < 0;
     if (made)

@@ -17,8 +17,7 @@ kiln_status(kiln_executor_get_stats)(kiln_executor *executor, kiln_executor_stat
     kiln_status status = kiln__executor_check(executor, "kiln_executor_get_stats");
     if (status)
         return status;
-    if (!stats)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_executor_get_stats: stats is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, stats);
     pthread_mutex_lock(&executor->lock);
     kiln__executor_admit(executor);
     kiln_executor_stats own = executor->counts;
@@ -71,8 +70,7 @@ kiln_status(kiln_executor_get_context_stats)(kiln_executor *executor, size_t ind
     kiln_status status = kiln__executor_check(executor, call);
     if (status)
         return status;
-    if (!stats)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: stats is NULL", call);
+    KILN__RETURN_IF_NULL(NULL, call, stats);
     if (index >= executor->device_queue_count)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: context %zu of %zu", call, index,
                           executor->device_queue_count);

@@ -134,8 +134,7 @@ static kiln_status check_model(const kiln_model *of)
 
 static kiln_status check_inputs(const kiln_model *of, size_t n, const size_t *inputs)
 {
-    if (!inputs)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: inputs is NULL", gradient_call);
+    KILN__RETURN_IF_NULL(NULL, gradient_call, inputs);
     if (!n || n > KILN_MODEL_MOST || of->output_count > KILN_MODEL_MOST - n)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT,
                           "%s: %zu gradients beside %zu outputs; a model has 1 to %d",
@@ -154,8 +153,7 @@ kiln_status kiln_model_create_gradient(const kiln_model *of, size_t n, const siz
         *model = NULL;
     else
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: model is NULL", gradient_call);
-    if (!of)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: of is NULL", gradient_call);
+    KILN__RETURN_IF_NULL(NULL, gradient_call, of);
     kiln_model given;
     kiln_status status = KILN__STRUCTURE_READ(NULL, gradient_call, of, "KILN_MODEL_INIT", &given);
     if (!status)

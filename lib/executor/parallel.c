@@ -351,9 +351,7 @@ kiln_status kiln_parallel_create(kiln_context *const *contexts, size_t n,
     if (!result)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: parallel is NULL", create_call);
     *result = NULL;
-    if (!contexts || !training)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", create_call,
-                          contexts ? "training" : "contexts");
+    KILN__RETURN_IF_NULL(NULL, create_call, contexts, training);
     kiln_status status = read_training(training, &own, &reducer);
     if (status)
         return status;

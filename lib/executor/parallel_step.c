@@ -285,8 +285,7 @@ void *kiln__parallel_work(void *argument)
 
 kiln_status kiln_parallel_step(kiln_parallel *parallel)
 {
-    if (!parallel)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: parallel is NULL", step_call);
+    KILN__RETURN_IF_NULL(NULL, step_call, parallel);
     if (parallel->process != getpid())
         return kiln__fail(NULL, KILN_FORKED, "%s: its threads are not in the child of a fork",
                           step_call);

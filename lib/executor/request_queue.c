@@ -37,14 +37,6 @@ static void list_remove(struct kiln__list *list, kiln_future *request)
     request->next = request->previous = NULL;
 }
 
-kiln_future *kiln__list_pop(struct kiln__list *list)
-{
-    kiln_future *first = list->first;
-    if (first)
-        list_remove(list, first);
-    return first;
-}
-
 static void count_in(struct kiln__request_queue *queue, const kiln_future *request)
 {
     if (!queue->count || request->due < queue->due)

@@ -42,4 +42,3 @@ size_t kiln__request_queue_most(const struct kiln__request_queue *queue);
 int64_t kiln__request_queue_due(struct kiln__request_queue *queue);
 
 void kiln__list_push(struct kiln__list *list, kiln_future *request);
-kiln_future *kiln__list_pop(struct kiln__list *list);

@@ -45,11 +45,7 @@ kiln_status kiln_shard_create(kiln_context *context, const kiln_reducer *reducer
     kiln_type type;
     if (shard)
         *shard = NULL;
-    if (!shard || !context || !weights)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", __func__,
-                          !shard     ? "shard"
-                          : !context ? "context"
-                                     : "weights");
+    KILN__RETURN_IF_NULL(NULL, __func__, shard, context, weights);
     kiln_status status = reducer ? kiln__read_reducer(reducer, &own, __func__) : KILN_OK;
     if (!status)
         status = kiln_buffer_shape(weights, &type, NULL, NULL);

@@ -145,9 +145,7 @@ kiln_status kiln_executor_run(kiln_executor *executor, const kiln_input *inputs,
         return status;
     if (kiln__in_worker())
         return kiln__fail(NULL, KILN_WRONG_STATE, "%s: in a callback of an executor", call);
-    if (!inputs || !outputs)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
-                          inputs ? "outputs" : "inputs");
+    KILN__RETURN_IF_NULL(NULL, call, inputs, outputs);
     status = kiln__submit_check(executor, inputs, outputs, rows, options, &whole.options);
     return status ? pass_on(status) : split_run(&whole, rows);
 }

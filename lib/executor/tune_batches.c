@@ -202,9 +202,7 @@ kiln_status kiln_model_choose_batch(kiln_context *context, const kiln_model *mod
 {
     if (rows)
         *rows = 0;
-    if (!context || !rows)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
-                          context ? "rows" : "context");
+    KILN__RETURN_IF_NULL(NULL, call, context, rows);
     if (max_batch > KILN__MOST_ROWS)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: batches of %zu rows; at most is %zu",
                           call, max_batch, KILN__MOST_ROWS);

@@ -147,8 +147,7 @@ kiln_status kiln_load(kiln_context *context, const char *path, size_t n, const c
                       kiln_buffer **buffers)
 {
     struct load load = {.call = "kiln_load", .path = path};
-    if (!context)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_load: context is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, context);
     kiln_status status = check_names(load.call, path, n, names, buffers);
     if (status)
         return status;
@@ -237,11 +236,7 @@ kiln_status(kiln_saved_list)(const char *path, kiln_saved **tensors, size_t *cou
         *tensors = NULL;
     if (count)
         *count = 0;
-    if (!path || !tensors || !count)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_saved_list: %s is NULL",
-                          !path      ? "path"
-                          : !tensors ? "tensors"
-                                     : "count");
+    KILN__RETURN_IF_NULL(NULL, __func__, path, tensors, count);
     kiln_status status = kiln__safetensors_open("kiln_saved_list", path, &file);
     if (status)
         return status;

@@ -181,9 +181,7 @@ kiln_status kiln_npy_read(const char *path, kiln_array *array)
     struct kiln__npy npy;
     if (array)
         *array = (kiln_array){0};
-    if (!path || !array)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_npy_read: %s is NULL",
-                          path ? "array" : "path");
+    KILN__RETURN_IF_NULL(NULL, __func__, path, array);
     const char *why;
     FILE *file = kiln__open_to_read(path, &why);
     if (!file)
@@ -236,9 +234,7 @@ static kiln_status write_array(const char *path, const kiln_array *array,
 kiln_status kiln_npy_write(const char *path, const kiln_array *array)
 {
     struct kiln__shape shape;
-    if (!path || !array)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_npy_write: %s is NULL",
-                          path ? "array" : "path");
+    KILN__RETURN_IF_NULL(NULL, __func__, path, array);
     if (!kiln__type_row(array->type))
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_npy_write: %d is no data type",
                           (int)array->type);

@@ -218,5 +218,5 @@ const struct kiln__shape *kiln__group_walked(const struct kiln__graph *graph,
                     ? KILN__OPERANDS
                     : access >= kiln__group_operand(group, 1).access;
     bool operand = node && input < kiln__group_operands(group, node);
-    return operand ? &graph->nodes.items[node->input[input]].shape : &group->shape;
+    return operand ? &kiln__graph_input(graph, node, input)->shape : &group->shape;
 }

@@ -22,7 +22,7 @@ static bool is_loaded_so(const struct kiln__graph *graph, const struct kiln__nod
 {
     if (node->kind != KILN__CAST || !layouts[node->input[0]].known)
         return false;
-    return node->type == kiln__node_computed(&graph->nodes.items[node->input[0]]) &&
+    return node->type == kiln__node_computed(kiln__graph_input(graph, node, 0)) &&
            graph->nodes.items[layouts[node->input[0]].base].kind != KILN__IOTA;
 }
 
@@ -40,7 +40,7 @@ struct kiln__layout kiln__layout_of(const struct kiln__graph *graph, uint32_t in
         return layouts[node->input[0]];
     if (!kiln__node_is_movement(node) || !layouts[node->input[0]].known)
         return layout;
-    const struct kiln__node *input = &graph->nodes.items[node->input[0]];
+    const struct kiln__node *input = kiln__graph_input(graph, node, 0);
     const struct kiln__layout *below = &layouts[node->input[0]];
     if (node->kind == KILN__VIEW)
         return layout_of_view(node, input, below);

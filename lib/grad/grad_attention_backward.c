@@ -11,6 +11,7 @@
 
 #include "grad/gradient.h"
 #include "graph/attention_backward.h"
+#include "record/operations.h"
 
 struct adjoint {
     struct kiln__gradient *walk;
@@ -39,13 +40,7 @@ static kiln_tensor turned(const struct adjoint *a, kiln_tensor x)
 /* Column `column` of the stats, as it goes with weights. */
 static kiln_tensor grad_backward_stat(const struct adjoint *a, size_t column)
 {
-    const struct kiln__shape shape = kiln__gradient_shape(a->walk, a->input[KILN__STATS]);
-    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
-    for (uint32_t d = 0; d < shape.rank; d++)
-        stop[d] = (int64_t)shape.dims[d];
-    start[shape.rank - 1] = (int64_t)column;
-    stop[shape.rank - 1] = (int64_t)column + 1;
-    kiln_tensor found = kiln_slice(a->batch, a->input[KILN__STATS], start, stop, NULL);
+    kiln_tensor found = kiln__record_part(a->batch, a->input[KILN__STATS], -1, column, 1);
     return a->by_key ? turned(a, found) : found;
 }
 

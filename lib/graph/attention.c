@@ -2,12 +2,6 @@
 /* Shape checks of the attention node, and its sizes: heads, queries, keys, depth. */
 #include "graph/attention.h"
 
-static const struct kiln__node *input_of(const struct kiln__graph *graph,
-                                         const struct kiln__node *node, unsigned i)
-{
-    return &graph->nodes.items[node->input[i]];
-}
-
 static size_t attention_dimension(const struct kiln__node *node, uint32_t from_last)
 {
     return node->shape.dims[node->shape.rank - from_last];
@@ -19,8 +13,8 @@ struct kiln__attention_size kiln__attention_size(const struct kiln__graph *graph
     struct kiln__attention_size size = {.batches = 1};
     size.m = attention_dimension(node, 2);
     size.e = attention_dimension(node, 1);
-    size.d = attention_dimension(input_of(graph, node, KILN__QUERY), 1);
-    size.n = attention_dimension(input_of(graph, node, KILN__KEY), 2);
+    size.d = attention_dimension(kiln__graph_input(graph, node, KILN__QUERY), 1);
+    size.n = attention_dimension(kiln__graph_input(graph, node, KILN__KEY), 2);
     for (uint32_t i = 0; i + 2 < node->shape.rank; i++)
         size.batches *= node->shape.dims[i];
     return size;
@@ -57,7 +51,7 @@ static bool has_shape(const struct kiln__graph *graph, const struct kiln__node *
     struct kiln__shape shape = node->shape;
     shape.dims[shape.rank - 2] = rows;
     shape.dims[shape.rank - 1] = columns;
-    return kiln__shape_equal(&shape, &input_of(graph, node, i)->shape);
+    return kiln__shape_equal(&shape, &kiln__graph_input(graph, node, i)->shape);
 }
 
 static const char *check_lengths(const struct kiln__graph *graph, const struct kiln__node *node)
@@ -67,7 +61,7 @@ static const char *check_lengths(const struct kiln__graph *graph, const struct k
         return NULL;
     if (lengths < KILN__MASK || !has_shape(graph, node, lengths, 1, 1))
         return "shape of the lengths";
-    return input_of(graph, node, lengths)->type != KILN_I32 ? "type of the lengths" : NULL;
+    return kiln__graph_input(graph, node, lengths)->type != KILN_I32 ? "type of the lengths" : NULL;
 }
 
 const char *kiln__attention_check(const struct kiln__graph *graph, const struct kiln__node *node)
@@ -77,7 +71,7 @@ const char *kiln__attention_check(const struct kiln__graph *graph, const struct 
     if (node->op && node->op != KILN_F16 && node->op != KILN_BF16)
         return "type of the weights";
     for (unsigned i = 0; i < node->n_inputs; i++)
-        if (input_of(graph, node, i)->shape.rank != node->shape.rank)
+        if (kiln__graph_input(graph, node, i)->shape.rank != node->shape.rank)
             return "rank of an operand";
     struct kiln__attention_size size = kiln__attention_size(graph, node);
     if (!has_shape(graph, node, KILN__QUERY, size.m, size.d) ||
@@ -85,7 +79,7 @@ const char *kiln__attention_check(const struct kiln__graph *graph, const struct 
         !has_shape(graph, node, KILN__VALUE, size.n, size.e))
         return "operand shapes";
     for (unsigned i = 0; i < KILN__MASK; i++)
-        if (input_of(graph, node, i)->type != KILN_F32)
+        if (kiln__graph_input(graph, node, i)->type != KILN_F32)
             return "operand type";
     if (node->type != KILN_F32)
         return "type";
@@ -96,7 +90,7 @@ const char *kiln__attention_check(const struct kiln__graph *graph, const struct 
         return "number of inputs";
     if (!has_shape(graph, node, KILN__MASK, size.m, size.n))
         return "mask shape";
-    kiln_type type = input_of(graph, node, KILN__MASK)->type;
+    kiln_type type = kiln__graph_input(graph, node, KILN__MASK)->type;
     return type != KILN_F32 && type != KILN_U8 ? "mask type" : NULL;
 }
 

@@ -5,7 +5,7 @@
 static const struct kiln__shape *shape_of(const struct kiln__graph *graph,
                                           const struct kiln__node *node, unsigned i)
 {
-    return &graph->nodes.items[node->input[i]].shape;
+    return &kiln__graph_input(graph, node, i)->shape;
 }
 
 static size_t attention_backward_dimension(const struct kiln__shape *shape, uint32_t from_last)
@@ -57,7 +57,7 @@ const char *kiln__attention_backward_check(const struct kiln__graph *graph,
         return "type";
     for (unsigned i = 0; i < node->n_inputs; i++)
         if (shape_of(graph, node, i)->rank != node->shape.rank ||
-            graph->nodes.items[node->input[i]].type != KILN_F32)
+            kiln__graph_input(graph, node, i)->type != KILN_F32)
             return "rank or type of an operand";
     const struct kiln__attention_size size = kiln__attention_backward_size(graph, node);
     const size_t queries = kiln__attention_backward_by_key(node) ? size.n : size.m;

@@ -8,7 +8,7 @@
 static const struct kiln__shape *shape_of(const struct kiln__graph *graph,
                                           const struct kiln__node *node, unsigned k)
 {
-    return &graph->nodes.items[node->input[k]].shape;
+    return &kiln__graph_input(graph, node, k)->shape;
 }
 
 bool kiln__batch_axis_has(const struct kiln__shape *shape, uint32_t dim, size_t rows)

@@ -204,6 +204,12 @@ void kiln__node_copy(struct kiln__node *to, const struct kiln__node *from);
 /* Append a copy of `node`, and hold what it names; false without memory. */
 bool kiln__graph_add(struct kiln__graph *graph, const struct kiln__node *node, uint32_t *index);
 
+static inline const struct kiln__node *kiln__graph_input(const struct kiln__graph *graph,
+                                                         const struct kiln__node *node, unsigned i)
+{
+    return &graph->nodes.items[node->input[i]];
+}
+
 /* A copy of all that `from` has; false without memory, `to` is to be freed then too. */
 bool kiln__graph_copy(const struct kiln__graph *from, struct kiln__graph *to);
 

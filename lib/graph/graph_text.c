@@ -28,7 +28,7 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
     if (kiln__node_is_input(node))
         kiln__text_add(text, " #%llu", (unsigned long long)node->binding);
     if (node->kind == KILN__REDUCE || node->kind == KILN__SCAN) {
-        const struct kiln__node *input = &graph->nodes.items[node->input[0]];
+        const struct kiln__node *input = kiln__graph_input(graph, node, 0);
         kiln__text_add(text, " over");
         for (uint32_t d = 0; d < input->shape.rank; d++)
             if (node->axes >> d & 1)
@@ -61,7 +61,7 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
         kiln__text_add(text, " output %u", (unsigned)node->custom.output);
     if (node->kind == KILN__INSERT_SLICE) {
         kiln__text_add(text, " at");
-        dump_view(&node->view, &graph->nodes.items[node->input[0]].shape, text);
+        dump_view(&node->view, &kiln__graph_input(graph, node, 0)->shape, text);
     }
 }
 

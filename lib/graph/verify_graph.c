@@ -7,24 +7,18 @@
 
 typedef const char *check(const struct kiln__graph *graph, const struct kiln__node *node);
 
-static const struct kiln__node *input_of(const struct kiln__graph *graph,
-                                         const struct kiln__node *node, unsigned i)
-{
-    return &graph->nodes.items[node->input[i]];
-}
-
 static const char *check_elementwise(const struct kiln__graph *graph, const struct kiln__node *node)
 {
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[node->op];
-    struct kiln__shape shape = input_of(graph, node, 0)->shape;
+    struct kiln__shape shape = kiln__graph_input(graph, node, 0)->shape;
     if (node->n_inputs != row->arity)
         return "arity";
     enum kiln__types types = row->types;
-    kiln_type type = input_of(graph, node, node->n_inputs - 1u)->type;
+    kiln_type type = kiln__graph_input(graph, node, node->n_inputs - 1u)->type;
     if (!kiln__types_accept(types, type) || node->type != kiln__types_result(types, type))
         return "type";
     for (unsigned i = 0; i < node->n_inputs; i++) {
-        const struct kiln__node *input = input_of(graph, node, i);
+        const struct kiln__node *input = kiln__graph_input(graph, node, i);
         if (input->type != kiln__types_operand(types, i, type))
             return "operand type";
         if (!kiln__shape_broadcast(&shape, &input->shape, &shape))
@@ -35,12 +29,13 @@ static const char *check_elementwise(const struct kiln__graph *graph, const stru
 
 static const char *check_same_shape(const struct kiln__graph *graph, const struct kiln__node *node)
 {
-    return kiln__shape_equal(&input_of(graph, node, 0)->shape, &node->shape) ? NULL : "shape";
+    return kiln__shape_equal(&kiln__graph_input(graph, node, 0)->shape, &node->shape) ? NULL
+                                                                                      : "shape";
 }
 
 static const char *check_reduce(const struct kiln__graph *graph, const struct kiln__node *node)
 {
-    const struct kiln__node *input = input_of(graph, node, 0);
+    const struct kiln__node *input = kiln__graph_input(graph, node, 0);
     uint32_t kept = 0;
     for (uint32_t d = 0; d < input->shape.rank; d++)
         if (!(node->axes >> d & 1) && input->shape.dims[d] != node->shape.dims[kept++])
@@ -68,7 +63,7 @@ static const char *check_range(const struct kiln__view *view, const struct kiln_
 
 static const char *check_scan(const struct kiln__graph *graph, const struct kiln__node *node)
 {
-    const struct kiln__node *input = input_of(graph, node, 0);
+    const struct kiln__node *input = kiln__graph_input(graph, node, 0);
     const struct kiln__reduce_row *row = &kiln__reduce_rows[KILN__REDUCE_sum];
     bool one = node->axes && !(node->axes & (node->axes - 1)) && !(node->axes >> node->shape.rank);
     return !one                                                  ? "axis"
@@ -78,7 +73,7 @@ static const char *check_scan(const struct kiln__graph *graph, const struct kiln
 
 static const char *check_view(const struct kiln__graph *graph, const struct kiln__node *node)
 {
-    const struct kiln__node *input = input_of(graph, node, 0);
+    const struct kiln__node *input = kiln__graph_input(graph, node, 0);
     const char *wrong = check_range(&node->view, &node->shape, &input->shape);
     return wrong ? wrong : node->type == input->type ? NULL : "type";
 }
@@ -86,12 +81,13 @@ static const char *check_view(const struct kiln__graph *graph, const struct kiln
 /* Every element of the part has a place of its own. */
 static const char *check_place(const struct kiln__graph *graph, const struct kiln__node *node)
 {
-    const struct kiln__node *part = input_of(graph, node, 0);
+    const struct kiln__node *part = kiln__graph_input(graph, node, 0);
     uint32_t seen = 0;
     for (unsigned i = 0; i < node->n_inputs; i++)
-        if (input_of(graph, node, i)->type != node->type)
+        if (kiln__graph_input(graph, node, i)->type != node->type)
             return "type";
-    if (node->n_inputs > 1 && !kiln__shape_equal(&input_of(graph, node, 1)->shape, &node->shape))
+    if (node->n_inputs > 1 &&
+        !kiln__shape_equal(&kiln__graph_input(graph, node, 1)->shape, &node->shape))
         return "shape";
     for (uint32_t k = 0; k < part->shape.rank; k++) {
         if (part->shape.dims[k] <= 1)
@@ -106,7 +102,7 @@ static const char *check_place(const struct kiln__graph *graph, const struct kil
 
 static const char *check_reshape(const struct kiln__graph *graph, const struct kiln__node *node)
 {
-    const struct kiln__node *input = input_of(graph, node, 0);
+    const struct kiln__node *input = kiln__graph_input(graph, node, 0);
     return kiln__node_count(input) != kiln__node_count(node) ? "count"
            : node->type != input->type                       ? "type"
                                                              : NULL;
@@ -114,8 +110,8 @@ static const char *check_reshape(const struct kiln__graph *graph, const struct k
 
 static const char *check_matmul(const struct kiln__graph *graph, const struct kiln__node *node)
 {
-    const struct kiln__shape *a = &input_of(graph, node, 0)->shape;
-    const struct kiln__shape *b = &input_of(graph, node, 1)->shape, *c = &node->shape;
+    const struct kiln__shape *a = &kiln__graph_input(graph, node, 0)->shape;
+    const struct kiln__shape *b = &kiln__graph_input(graph, node, 1)->shape, *c = &node->shape;
     uint32_t rank = c->rank;
     if (!kiln__product_word(node->op))
         return "precision";
@@ -138,7 +134,8 @@ static const char *check_iota(const struct kiln__graph *graph, const struct kiln
 
 static const char *check_gather(const struct kiln__graph *graph, const struct kiln__node *node)
 {
-    const struct kiln__node *data = input_of(graph, node, 0), *indices = input_of(graph, node, 1);
+    const struct kiln__node *data = kiln__graph_input(graph, node, 0),
+                            *indices = kiln__graph_input(graph, node, 1);
     struct kiln__shape shape;
     if (node->op > KILN__GATHER_PADDED)
         return "op";
@@ -154,9 +151,9 @@ static const char *check_gather(const struct kiln__graph *graph, const struct ki
 
 static const char *check_scatter(const struct kiln__graph *graph, const struct kiln__node *node)
 {
-    const struct kiln__node *values = input_of(graph, node, KILN__SCATTER_VALUES);
-    const struct kiln__node *indices = input_of(graph, node, KILN__SCATTER_INDICES);
-    const struct kiln__node *base = input_of(graph, node, KILN__SCATTER_BASE);
+    const struct kiln__node *values = kiln__graph_input(graph, node, KILN__SCATTER_VALUES);
+    const struct kiln__node *indices = kiln__graph_input(graph, node, KILN__SCATTER_INDICES);
+    const struct kiln__node *base = kiln__graph_input(graph, node, KILN__SCATTER_BASE);
     struct kiln__shape shape;
     if (node->type != base->type || node->type != values->type ||
         (indices->type != KILN_I32 && indices->type != KILN_U8))
@@ -172,7 +169,7 @@ static const char *check_scatter(const struct kiln__graph *graph, const struct k
 
 static const char *check_sort(const struct kiln__graph *graph, const struct kiln__node *node)
 {
-    const struct kiln__node *values = input_of(graph, node, 0);
+    const struct kiln__node *values = kiln__graph_input(graph, node, 0);
     struct kiln__shape shape = values->shape;
     if (node->type != KILN_I32 || kiln__node_computed(values) != values->type)
         return "type";
@@ -194,7 +191,7 @@ static const char *check_custom(const struct kiln__graph *graph, const struct ki
     if (node->n_inputs != custom->call.n_inputs || node->custom.output >= custom->call.n_outputs)
         return "number of inputs or outputs";
     for (unsigned i = 0; i < node->n_inputs; i++)
-        if (input_of(graph, node, i)->type != custom->call.inputs[i])
+        if (kiln__graph_input(graph, node, i)->type != custom->call.inputs[i])
             return "operand type";
     const struct kiln__custom_output *output = &custom->call.outputs[node->custom.output];
     return node->type != output->type                         ? "type"
@@ -252,7 +249,7 @@ static const char *check_node(const struct kiln__graph *graph, uint32_t index)
         if (node->input[i] >= index)
             return "order of inputs";
     for (unsigned i = 0; i < node->n_inputs; i++)
-        if (!takes(node, i, &graph->nodes.items[node->input[i]]))
+        if (!takes(node, i, kiln__graph_input(graph, node, i)))
             return "type of an input, which nothing computes with";
     if (kiln__node_has_blocks(node) && !kiln__node_is_input(node))
         return "type, which only inputs have";

@@ -19,7 +19,7 @@ static struct kiln__attention_work attention_of(const struct kiln__plan *plan, u
     attention.lengths = kiln__attention_lengths(node);
     attention.masked = kiln__attention_is_masked(node);
     if (attention.masked)
-        attention.truths = graph->nodes.items[node->input[KILN__MASK]].type == KILN_U8;
+        attention.truths = kiln__graph_input(graph, node, KILN__MASK)->type == KILN_U8;
     return attention;
 }
 

@@ -378,7 +378,7 @@ static void add_attention(struct table *table, size_t head)
     generic_put(table, head, KILN__GENERIC_LENGTHS, kiln__attention_lengths(node));
     if (kiln__attention_is_masked(node))
         generic_put(table, head, KILN__GENERIC_MASK,
-                    graph->nodes.items[node->input[KILN__MASK]].type);
+                    kiln__graph_input(graph, node, KILN__MASK)->type);
 }
 
 static void make_table(struct table *table, size_t items)

@@ -65,17 +65,18 @@ struct kiln__launch kiln__sort_launch(const struct kiln__plan *plan,
     return launch;
 }
 
-uint64_t kiln__sort_values_bytes(const struct kiln__sorting *sort)
+/* Of all, of a key for each, and of the result. */
+static uint64_t bytes_of_values(const struct kiln__sorting *sort)
 {
     return (uint64_t)sort->lines * sort->extent * kiln_type_size(sort->type);
 }
 
-uint64_t kiln__sort_keys_bytes(const struct kiln__sorting *sort)
+static uint64_t bytes_of_keys(const struct kiln__sorting *sort)
 {
     return (uint64_t)sort->lines * sort->extent * sort->key;
 }
 
-uint64_t kiln__sort_result_bytes(const struct kiln__sorting *sort)
+static uint64_t bytes_of_result(const struct kiln__sorting *sort)
 {
     return (uint64_t)sort->lines * sort->kept * sizeof(int32_t);
 }
@@ -95,18 +96,16 @@ void kiln__sort_add(uint32_t slot, size_t item, struct kiln__launch *launch)
 void kiln__sort_by_parts(struct kiln__plan *plan, const struct kiln__sorting *sort, size_t parts,
                          kiln__sort_lower_few *lower)
 {
-    struct kiln__sort_few few = {.parts = parts,
-                                 .from = sort->values,
-                                 .to = sort->result,
-                                 .bytes = kiln__sort_values_bytes(sort)};
+    struct kiln__sort_few few = {
+        .parts = parts, .from = sort->values, .to = sort->result, .bytes = bytes_of_values(sort)};
     if (parts > 1) {
-        const uint64_t listed = parts * kiln__sort_result_bytes(sort);
+        const uint64_t listed = parts * bytes_of_result(sort);
         few.to = kiln__plan_scratch(plan, listed);
         few.bytes += listed;
         lower(plan, sort, &few);
         few = (struct kiln__sort_few){1, parts * sort->kept, few.to, sort->result, 2 * listed};
     }
-    few.bytes += kiln__sort_result_bytes(sort);
+    few.bytes += bytes_of_result(sort);
     lower(plan, sort, &few);
 }
 
@@ -117,14 +116,14 @@ void kiln__sort_by_digits(struct kiln__plan *plan, const struct kiln__sorting *s
     uint32_t room[2] = {KILN__NO_SLOT, KILN__NO_SLOT};
     pass.counts = kiln__plan_scratch(plan, counts * sizeof(uint32_t));
     for (unsigned i = 0; i < 2 && i + 1 < sort->digits; i++)
-        room[i] = kiln__plan_scratch(plan, kiln__sort_keys_bytes(sort));
+        room[i] = kiln__plan_scratch(plan, bytes_of_keys(sort));
     for (unsigned digit = 0; digit < sort->digits; digit++) {
         pass.shift = sort->low + 8 * digit;
         pass.first = digit == 0;
         pass.last = digit + 1 == sort->digits;
         pass.to = pass.last ? sort->result : room[digit % 2];
-        pass.read = pass.first ? kiln__sort_values_bytes(sort) : kiln__sort_keys_bytes(sort);
-        pass.written = pass.last ? kiln__sort_result_bytes(sort) : kiln__sort_keys_bytes(sort);
+        pass.read = pass.first ? bytes_of_values(sort) : bytes_of_keys(sort);
+        pass.written = pass.last ? bytes_of_result(sort) : bytes_of_keys(sort);
         lower(plan, sort, &pass);
         pass.from = pass.to;
     }

@@ -132,8 +132,22 @@ void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
                              const struct kiln__product *product, const struct kiln__matrix *sums,
                              int64_t splits);
 
+/* Whether its lines, and where it begins, are multiples of four elements. */
+static inline bool kiln__matrix_by_fours(const struct kiln__matrix *matrix)
+{
+    return matrix->offset % 4 == 0 && kiln__matrix_lead(matrix) % 4 == 0 && matrix->batch % 4 == 0;
+}
+
 /* Append `count` integers. */
 void kiln__launch_indices(struct kiln__launch *launch, size_t count, const int64_t *values);
 #define KILN__LAUNCH_INDICES(launch, ...)                                                          \
     kiln__launch_indices(launch, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),               \
                          (int64_t[]){__VA_ARGS__})
+
+/* Append where a matrix begins in its memory, how far apart its lines are, and its batches. */
+static inline void kiln__launch_matrix(struct kiln__launch *launch,
+                                       const struct kiln__matrix *matrix)
+{
+    kiln__launch_offset(launch, matrix->slot, matrix->offset, matrix->item);
+    KILN__LAUNCH_INDICES(launch, kiln__matrix_lead(matrix), matrix->batch);
+}

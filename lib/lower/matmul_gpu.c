@@ -156,17 +156,6 @@ static bool tiled_fits(const struct kiln__plan *plan, const void *work)
     return tile_fits(product->device, &tile_table[SMALLEST]);
 }
 
-static bool by_fours(const struct kiln__matrix *matrix)
-{
-    return matrix->offset % 4 == 0 && kiln__matrix_lead(matrix) % 4 == 0 && matrix->batch % 4 == 0;
-}
-
-static void add_matrix(struct kiln__launch *launch, const struct kiln__matrix *matrix)
-{
-    kiln__launch_offset(launch, matrix->slot, matrix->offset, matrix->item);
-    KILN__LAUNCH_INDICES(launch, kiln__matrix_lead(matrix), matrix->batch);
-}
-
 struct kiln__matrix kiln__product_partial(struct kiln__plan *plan,
                                           const struct kiln__product *product, int64_t splits)
 {
@@ -187,7 +176,7 @@ void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
                              int64_t splits)
 {
     const struct kiln__matrix *c = &product->c;
-    bool aligned = !plan->options.shared && product->n % 4 == 0 && by_fours(c);
+    bool aligned = !plan->options.shared && product->n % 4 == 0 && kiln__matrix_by_fours(c);
     struct kiln__launch launch = kiln__product_launch(group, "matmul_gpu_sum", "matmul_gpu_sum");
     snprintf(launch.options, sizeof launch.options, "-DGROUP_X=%d -DGROUP_Y=%d -DALIGNED=%d", SUM_X,
              SUM_Y, aligned);
@@ -200,7 +189,7 @@ void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
     kiln__launch_memory(&launch, c->slot);
     KILN__LAUNCH_INDICES(&launch, product->m, product->n, splits);
     kiln__launch_offset(&launch, sums->slot, sums->offset, sums->item);
-    add_matrix(&launch, c);
+    kiln__launch_matrix(&launch, c);
     kiln__plan_product(plan, &extras, &launch);
 }
 
@@ -217,7 +206,7 @@ static const char *im2col_option(const struct kiln__im2col *im2col)
 }
 
 /* Runs of fours that all start at multiples of four. */
-static bool im2col_by_fours(const struct kiln__im2col *im2col)
+static bool im2col_kiln__matrix_by_fours(const struct kiln__im2col *im2col)
 {
     bool aligned = has_runs_of_four(im2col) && im2col->offset % 4 == 0;
     for (uint32_t i = 0; i < KILN__IM2COL_LEVELS; i++)
@@ -260,8 +249,9 @@ static bool is_aligned(const struct kiln__plan *plan, const struct kiln__product
                        const struct kiln__im2col *im2col, const struct kiln__matrix *c)
 {
     bool along = product->a.column == 1 || product->b.column != 1;
-    return !plan->options.shared && (im2col ? im2col_by_fours(im2col) : by_fours(&product->a)) &&
-           by_fours(&product->b) && by_fours(c) && product->n % 4 == 0 &&
+    return !plan->options.shared &&
+           (im2col ? im2col_kiln__matrix_by_fours(im2col) : kiln__matrix_by_fours(&product->a)) &&
+           kiln__matrix_by_fours(&product->b) && kiln__matrix_by_fours(c) && product->n % 4 == 0 &&
            (product->a.column == 1 || product->m % 4 == 0) && (!along || product->k % 4 == 0);
 }
 
@@ -323,9 +313,9 @@ static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
     kiln__launch_memory(&launch, product->b.slot);
     kiln__launch_memory(&launch, c.slot);
     KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k);
-    add_matrix(&launch, &a);
-    add_matrix(&launch, &product->b);
-    add_matrix(&launch, &c);
+    kiln__launch_matrix(&launch, &a);
+    kiln__launch_matrix(&launch, &product->b);
+    kiln__launch_matrix(&launch, &c);
     KILN__LAUNCH_INDICES(&launch, way.depth, way.splits, product->m * product->n);
     if (im2col) {
         add_levels(&launch, im2col->rows);
@@ -493,8 +483,9 @@ static void lower_rows(struct kiln__plan *plan, uint32_t group, const void *work
         splits == 1 ? product->k : kiln__div_up(kiln__div_up(product->k, splits), 4) * 4;
     splits = kiln__div_up(product->k, depth);
     struct kiln__matrix c = splits > 1 ? kiln__product_partial(plan, product, splits) : product->c;
-    bool aligned = !plan->options.shared && by_fours(&product->a) && by_fours(&product->b) &&
-                   product->k % 4 == 0 && (along || sides.many_count % 4 == 0);
+    bool aligned = !plan->options.shared && kiln__matrix_by_fours(&product->a) &&
+                   kiln__matrix_by_fours(&product->b) && product->k % 4 == 0 &&
+                   (along || sides.many_count % 4 == 0);
     struct kiln__launch launch = kiln__product_launch(
         group, "matmul_gpu_rows", along ? "matmul_gpu_along" : "matmul_gpu_across");
     snprintf(
@@ -513,8 +504,8 @@ static void lower_rows(struct kiln__plan *plan, uint32_t group, const void *work
     kiln__launch_memory(&launch, sides.many.slot);
     kiln__launch_memory(&launch, c.slot);
     KILN__LAUNCH_INDICES(&launch, sides.few_count, sides.many_count, product->k);
-    add_matrix(&launch, &sides.few);
-    add_matrix(&launch, &sides.many);
+    kiln__launch_matrix(&launch, &sides.few);
+    kiln__launch_matrix(&launch, &sides.many);
     kiln__launch_offset(&launch, c.slot, c.offset, c.item);
     KILN__LAUNCH_INDICES(&launch, sides.few_are_columns ? 1 : c.row,
                          sides.few_are_columns ? c.row : 1, c.batch, depth, splits,

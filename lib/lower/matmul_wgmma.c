@@ -342,17 +342,6 @@ static bool matmul_wgmma_suits(const struct kiln__plan *plan, const struct engin
 
 /* ---- launching ---- */
 
-static bool is_aligned(const struct kiln__matrix *matrix)
-{
-    return matrix->offset % 4 == 0 && kiln__matrix_lead(matrix) % 4 == 0 && matrix->batch % 4 == 0;
-}
-
-static void add_matrix(struct kiln__launch *launch, const struct kiln__matrix *matrix)
-{
-    kiln__launch_offset(launch, matrix->slot, matrix->offset, matrix->item);
-    KILN__LAUNCH_INDICES(launch, kiln__matrix_lead(matrix), matrix->batch);
-}
-
 #define SQUARE 64 /* of an operand that a work-group packs */
 #define PACKERS 256
 
@@ -375,7 +364,7 @@ static struct kiln__matrix matmul_wgmma_pack(struct kiln__plan *plan, uint32_t g
     packed.column = operand->operand ? lead : 1;
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_wgmma_pack", "matmul_wgmma_pack");
-    bool aligned = is_aligned(operand) && (column == 1 ? product->k : lines) % 4 == 0;
+    bool aligned = kiln__matrix_by_fours(operand) && (column == 1 ? product->k : lines) % 4 == 0;
     struct kiln__extras extras = {.a = operand, .vector = 4, .aligned = aligned};
     snprintf(launch.options, sizeof launch.options, "-DBYTES=%d -DPARTS=%d -DALIGNED=%d",
              kind->bytes, kind->parts, aligned);
@@ -424,7 +413,7 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
     const struct kind *kind = way.kind;
     const struct cut *cut = way.cut;
     const struct engine *engine = way.engine;
-    bool aligned = is_aligned(c), sums = c->slot != KILN__NO_SLOT;
+    bool aligned = kiln__matrix_by_fours(c), sums = c->slot != KILN__NO_SLOT;
     int64_t tiles = tiles_of(product, cut) * way.splits;
     int64_t cores = product->device->info.compute_units;
     int64_t groups = engine->lasts && tiles > cores ? cores : tiles;
@@ -451,11 +440,11 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
         kiln__launch_offset(&launch, maps, 0, 16);
     }
     KILN__LAUNCH_INDICES(&launch, product->m, product->n, product->k, product->batch, way.splits);
-    add_matrix(&launch, &product->a);
-    add_matrix(&launch, &product->b);
+    kiln__launch_matrix(&launch, &product->a);
+    kiln__launch_matrix(&launch, &product->b);
     if (sums) {
         kiln__launch_memory(&launch, c->slot);
-        add_matrix(&launch, c);
+        kiln__launch_matrix(&launch, c);
     }
     struct kiln__extras extras = {NULL, NULL, way.splits > 1 ? NULL : product, 4, aligned};
     kiln__plan_product(plan, &extras, &launch);

@@ -29,11 +29,6 @@ struct kiln__launch kiln__sort_launch(const struct kiln__plan *plan,
                                       const struct kiln__sorting *sort, const char *file,
                                       const char *kernel, size_t local, const char *more);
 
-/* Bytes of all values, of a key for each, and of the result. */
-uint64_t kiln__sort_values_bytes(const struct kiln__sorting *sort);
-uint64_t kiln__sort_keys_bytes(const struct kiln__sorting *sort);
-uint64_t kiln__sort_result_bytes(const struct kiln__sorting *sort);
-
 /* Append arguments: a slot's memory and where it begins there, in elements of so many bytes; the
  * values. */
 void kiln__sort_add(uint32_t slot, size_t item, struct kiln__launch *launch);

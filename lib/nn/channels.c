@@ -22,16 +22,6 @@ struct call {
     uint32_t axis;
 };
 
-static bool check_number(const struct call *call, const char *what, double value)
-{
-    if (isfinite(value) && value >= 0)
-        return true;
-    if (!call->batch->error.status)
-        kiln__fail(&call->batch->error, KILN_INVALID_ARGUMENT,
-                   "%s: %s is %.9g, and must be finite and not negative", call->name, what, value);
-    return false;
-}
-
 static bool channels_begin(struct call *call, kiln_tensor x, int axis)
 {
     const struct kiln__node *node = kiln__batch_floating(call->batch, x, call->name, "x");
@@ -83,7 +73,8 @@ kiln_tensor kiln_batch_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
 {
     KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
-    if (!channels_begin(&call, x, axis) || !check_number(&call, "epsilon", epsilon) ||
+    if (!channels_begin(&call, x, axis) ||
+        !kiln__check_number(batch, __func__, "epsilon", epsilon) ||
         !read_channels(&call, "scale", false, &scale) ||
         !read_channels(&call, "shift", false, &shift) ||
         !read_channels(&call, "mean", true, &mean) ||
@@ -106,7 +97,8 @@ kiln_tensor kiln_batch_norm_train(kiln_batch *batch, kiln_tensor x, kiln_tensor 
         *mean = none;
     if (variance)
         *variance = none;
-    if (!channels_begin(&call, x, axis) || !check_number(&call, "epsilon", epsilon) ||
+    if (!channels_begin(&call, x, axis) ||
+        !kiln__check_number(batch, __func__, "epsilon", epsilon) ||
         !read_channels(&call, "scale", false, &scale) ||
         !read_channels(&call, "shift", false, &shift))
         return none;
@@ -154,7 +146,8 @@ kiln_tensor kiln_group_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
 {
     KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
-    if (!channels_begin(&call, x, axis) || !check_number(&call, "epsilon", epsilon) ||
+    if (!channels_begin(&call, x, axis) ||
+        !kiln__check_number(batch, __func__, "epsilon", epsilon) ||
         !read_channels(&call, "scale", false, &scale) ||
         !read_channels(&call, "shift", false, &shift))
         return none;
@@ -182,7 +175,8 @@ kiln_tensor kiln_instance_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor sca
     struct call call = {.batch = batch, .name = __func__};
     int axes[KILN_MAX_RANK];
     size_t n = 0;
-    if (!channels_begin(&call, x, axis) || !check_number(&call, "epsilon", epsilon) ||
+    if (!channels_begin(&call, x, axis) ||
+        !kiln__check_number(batch, __func__, "epsilon", epsilon) ||
         !read_channels(&call, "scale", false, &scale) ||
         !read_channels(&call, "shift", false, &shift))
         return none;
@@ -208,8 +202,9 @@ kiln_tensor kiln_local_response_norm(kiln_batch *batch, kiln_tensor x, int axis,
     KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
     size_t low[KILN_MAX_RANK] = {0}, high[KILN_MAX_RANK] = {0};
-    if (!channels_begin(&call, x, axis) || !check_number(&call, "alpha", alpha) ||
-        !check_number(&call, "beta", beta) || !check_number(&call, "bias", bias))
+    if (!channels_begin(&call, x, axis) || !kiln__check_number(batch, __func__, "alpha", alpha) ||
+        !kiln__check_number(batch, __func__, "beta", beta) ||
+        !kiln__check_number(batch, __func__, "bias", bias))
         return none;
     if (size == 0 || size > INT32_MAX || call.shape.rank == KILN_MAX_RANK) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,

@@ -10,6 +10,7 @@
 
 #include "nn/convolution.h"
 #include "record/call.h"
+#include "record/operations.h"
 #include "util/structure.h"
 
 static const kiln_tensor none = {0};
@@ -157,19 +158,6 @@ static kiln_tensor convolve_groups(const struct kiln__sliding *call, kiln_tensor
 
 /* ---- groups beyond what a tensor has dimensions for ---- */
 
-/* Elements `from` to `from` + `count` of the last dimension. */
-static kiln_tensor take_channels(const struct kiln__sliding *call, kiln_tensor x, size_t from,
-                                 size_t count)
-{
-    const struct kiln__shape shape = kiln__sliding_shape(call, x);
-    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
-    for (uint32_t d = 0; d < shape.rank; d++)
-        stop[d] = (int64_t)shape.dims[d];
-    start[shape.rank - 1] = (int64_t)from;
-    stop[shape.rank - 1] = (int64_t)(from + count);
-    return kiln_slice(call->batch, x, start, stop, NULL);
-}
-
 /* Each group by itself. */
 static kiln_tensor convolve_apart(const struct kiln__sliding *call, kiln_tensor x, kiln_tensor w,
                                   size_t out)
@@ -183,8 +171,8 @@ static kiln_tensor convolve_apart(const struct kiln__sliding *call, kiln_tensor 
     if (!parts)
         kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call->name);
     for (size_t g = 0; parts && g < groups && !batch->error.status; g++)
-        parts[g] = kiln__convolve(&one, take_channels(call, x, g * in, in),
-                                  take_channels(call, w, g * each, each));
+        parts[g] = kiln__convolve(&one, kiln__record_part(batch, x, -1, g * in, in),
+                                  kiln__record_part(batch, w, -1, g * each, each));
     kiln_tensor y = batch->error.status ? none : kiln_concat(batch, groups, parts, -1);
     free(parts);
     return y;

@@ -62,17 +62,6 @@ static bool normalization_begin(struct call *call, kiln_tensor x)
     return true;
 }
 
-/* A parameter that is a number: finite and not negative. */
-static bool check_number(const struct call *call, const char *what, double value)
-{
-    if (isfinite(value) && value >= 0)
-        return true;
-    if (!call->batch->error.status)
-        kiln__fail(&call->batch->error, KILN_INVALID_ARGUMENT,
-                   "%s: %s is %.9g, and must be finite and not negative", call->name, what, value);
-    return false;
-}
-
 /* An operand that may be left out and must not enlarge x. */
 static bool check_operand(const struct call *call, const char *name, kiln_tensor operand)
 {
@@ -200,7 +189,8 @@ kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_axes, const
 {
     KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
-    if (!normalization_begin(call, x) || !check_number(call, "the correction", correction))
+    if (!normalization_begin(call, x) ||
+        !kiln__check_number(batch, __func__, "the correction", correction))
         return none;
     double freedom = fmax((double)call->count - correction, 0);
     kiln_tensor squares = APPLY(square, centre(call, x, NULL));
@@ -340,7 +330,8 @@ kiln_tensor kiln_layer_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
     KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!normalization_begin(call, x) || !check_operand(call, "scale", scale) ||
-        !check_operand(call, "shift", shift) || !check_number(call, "epsilon", epsilon))
+        !check_operand(call, "shift", shift) ||
+        !kiln__check_number(batch, __func__, "epsilon", epsilon))
         return none;
     kiln_tensor y = normalize(call, centre(call, x, NULL), epsilon);
     y = scale.id ? APPLY_2(mul, y, scale) : y;
@@ -353,7 +344,7 @@ kiln_tensor kiln_rms_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale, s
     KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!normalization_begin(call, x) || !check_operand(call, "scale", scale) ||
-        !check_number(call, "epsilon", epsilon))
+        !kiln__check_number(batch, __func__, "epsilon", epsilon))
         return none;
     kiln_tensor y = normalize(call, x, epsilon);
     return scale.id ? APPLY_2(mul, y, scale) : y;

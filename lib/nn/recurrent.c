@@ -61,30 +61,14 @@ struct layer {
 /* Elements `from` to `from` + `count` of the last dimension. */
 static kiln_tensor columns(const struct layer *layer, kiln_tensor x, size_t from, size_t count)
 {
-    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
-    size_t rank, dims[KILN_MAX_RANK];
-    if (layer->batch->error.status || kiln_tensor_shape(layer->batch, x, NULL, &rank, dims))
-        return none;
-    for (size_t d = 0; d < rank; d++)
-        stop[d] = (int64_t)dims[d];
-    start[rank - 1] = (int64_t)from;
-    stop[rank - 1] = (int64_t)(from + count);
-    return OP(slice, x, start, stop, NULL);
+    return kiln__record_part(layer->batch, x, -1, from, count);
 }
 
 /* Number `i` of the first dimension, which stays as 1: a reshape would sink through a whole step,
  * to be computed once more. */
 static kiln_tensor row(const struct layer *layer, kiln_tensor x, size_t i)
 {
-    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
-    size_t rank, dims[KILN_MAX_RANK];
-    if (layer->batch->error.status || kiln_tensor_shape(layer->batch, x, NULL, &rank, dims))
-        return none;
-    for (size_t d = 0; d < rank; d++)
-        stop[d] = (int64_t)dims[d];
-    start[0] = (int64_t)i;
-    stop[0] = (int64_t)i + 1;
-    return OP(slice, x, start, stop, NULL);
+    return kiln__record_part(layer->batch, x, 0, i, 1);
 }
 
 static kiln_tensor gate(const struct layer *layer, kiln_tensor x, unsigned part)

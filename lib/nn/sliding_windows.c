@@ -8,7 +8,8 @@
 
 static const kiln_tensor none = {0};
 
-struct kiln__shape_text kiln__sliding_text(const struct kiln__sliding *call, const size_t *sizes)
+/* "3 by 4" */
+static struct kiln__shape_text text_of_sizes(const struct kiln__sliding *call, const size_t *sizes)
 {
     struct kiln__shape_text text = {{0}};
     size_t length = 0;
@@ -49,11 +50,6 @@ static kiln_tensor sliding_windows_turn(const struct kiln__sliding *call, kiln_t
     return kiln_transpose(call->batch, x, order);
 }
 
-kiln_tensor kiln__sliding_channels_last(const struct kiln__sliding *call, kiln_tensor x)
-{
-    return sliding_windows_turn(call, x, true);
-}
-
 kiln_tensor kiln__sliding_result(const struct kiln__sliding *call, kiln_tensor y)
 {
     return sliding_windows_turn(call, y, false);
@@ -81,7 +77,7 @@ bool kiln__sliding_begin(struct kiln__sliding *call, kiln_tensor *x, uint32_t n)
                    (int)call->layout);
     if (call->batch->error.status)
         return false;
-    *x = kiln__sliding_channels_last(call, *x);
+    *x = sliding_windows_turn(call, *x, true);
     if (!call->batch->error.status)
         call->image = kiln__sliding_shape(call, *x);
     return !call->batch->error.status;
@@ -129,10 +125,9 @@ bool kiln__sliding_check(struct kiln__sliding *call)
         kiln__fail(&call->batch->error, KILN_INVALID_ARGUMENT,
                    "%s: no window of %s, its elements %s apart, fits %s padded by %s before and %s "
                    "after",
-                   call->name, kiln__sliding_text(call, call->window).text,
-                   kiln__sliding_text(call, call->dilation).text,
-                   kiln__sliding_image_text(call).text, kiln__sliding_text(call, call->before).text,
-                   kiln__sliding_text(call, call->after).text);
+                   call->name, text_of_sizes(call, call->window).text,
+                   text_of_sizes(call, call->dilation).text, kiln__sliding_image_text(call).text,
+                   text_of_sizes(call, call->before).text, text_of_sizes(call, call->after).text);
         return false;
     }
     return true;

@@ -43,15 +43,11 @@ size_t kiln__sliding_count(const struct kiln__sliding *call, uint32_t i);
 /* [N, windows ..., within a window ..., C] of x, padded by this value. */
 kiln_tensor kiln__sliding_windows(const struct kiln__sliding *call, kiln_tensor x, double padding);
 
-/* A tensor [N, spatial ..., C] in the caller's layout, and the other way. */
+/* A tensor [N, spatial ..., C] in the caller's layout. */
 kiln_tensor kiln__sliding_result(const struct kiln__sliding *call, kiln_tensor y);
-kiln_tensor kiln__sliding_channels_last(const struct kiln__sliding *call, kiln_tensor x);
 
 /* The shape of a tensor of the batch, which has not failed. */
 struct kiln__shape kiln__sliding_shape(const struct kiln__sliding *call, kiln_tensor x);
 
 /* The image's shape as the caller gave it: "[1,3,8,5]", with channels where his layout has them. */
 struct kiln__shape_text kiln__sliding_image_text(const struct kiln__sliding *call);
-
-/* "3 by 4" */
-struct kiln__shape_text kiln__sliding_text(const struct kiln__sliding *call, const size_t *sizes);

@@ -184,8 +184,7 @@ kiln_status kiln__batch_told(kiln_batch *batch, kiln_status status)
 kiln_status kiln_tensor_shape(const kiln_batch *batch, kiln_tensor tensor, kiln_type *type,
                               size_t *rank, size_t *dims)
 {
-    if (!batch)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_tensor_shape: batch is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, batch);
     if (tensor.id >> 32 != batch->serial || kiln__tensor_index(tensor) >= batch->graph.nodes.count)
         return kiln__fail(NULL, KILN_INVALID_HANDLE,
                           "kiln_tensor_shape: the tensor is none of this batch");
@@ -206,8 +205,7 @@ size_t kiln_batch_operation_count(const kiln_batch *batch)
 
 kiln_status kiln_batch_fail(kiln_batch *batch, kiln_status status, const char *sentence)
 {
-    if (!batch)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_fail: batch is NULL");
+    KILN__RETURN_IF_NULL(NULL, __func__, batch);
     if (status >= 0 || !strcmp(kiln_status_name(status), "UNKNOWN"))
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_batch_fail: %d is no error",
                           (int)status);

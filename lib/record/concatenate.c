@@ -312,8 +312,7 @@ kiln_status kiln_split(kiln_batch *batch, kiln_tensor x, int axis, size_t n, con
     const struct kiln__node *node = kiln__batch_node(batch, x, __func__, "x");
     if (!node)
         return batch ? batch->error.status : KILN_INVALID_ARGUMENT;
-    if (!parts)
-        return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: parts is NULL", __func__);
+    KILN__RETURN_IF_NULL(&batch->error, __func__, parts);
     const struct kiln__shape shape = node->shape;
     if (!kiln__find_axis(batch, __func__, axis, shape.rank, &at) ||
         !check_sizes(batch, n, sizes, shape.dims[at]))

@@ -4,6 +4,7 @@
 
 #include "record/batch.h"
 #include "record/call.h"
+#include "record/operations.h"
 
 static const kiln_tensor none = {0};
 
@@ -157,6 +158,20 @@ kiln_tensor kiln_slice_clipped(kiln_batch *batch, kiln_tensor x, const int64_t *
 {
     KILN__CALL(batch);
     return movement_slice(batch, __func__, true, x, from, stop, step);
+}
+
+kiln_tensor kiln__record_part(kiln_batch *batch, kiln_tensor x, int axis, size_t from, size_t count)
+{
+    const struct kiln__node *node = kiln__batch_node(batch, x, "kiln_slice", "x");
+    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
+    if (!node)
+        return none;
+    for (uint32_t d = 0; d < node->shape.rank; d++)
+        stop[d] = (int64_t)node->shape.dims[d];
+    const uint32_t at = axis < 0 ? node->shape.rank - 1 : (uint32_t)axis;
+    start[at] = (int64_t)from;
+    stop[at] = (int64_t)(from + count);
+    return kiln_slice(batch, x, start, stop, NULL);
 }
 
 kiln_tensor kiln_broadcast(kiln_batch *batch, kiln_tensor x, size_t rank, const size_t *dims)

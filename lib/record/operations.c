@@ -5,6 +5,8 @@
 #include <kiln/operations.h>
 #include <kiln/reductions.h>
 
+#include <math.h>
+
 #include "record/call.h"
 #include "record/operations.h"
 
@@ -207,6 +209,15 @@ kiln_tensor kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type)
 
 /* ---- reductions ---- */
 
+bool kiln__check_number(kiln_batch *batch, const char *call, const char *what, double value)
+{
+    if (isfinite(value) && value >= 0)
+        return true;
+    kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+               "%s: %s is %.9g, and must be finite and not negative", call, what, value);
+    return false;
+}
+
 bool kiln__read_axes(kiln_batch *batch, const char *call, const struct kiln__shape *shape,
                      size_t n_axes, const int *axes, uint64_t *mask)
 {
@@ -293,4 +304,5 @@ kiln_tensor kiln__record_reduction(kiln_batch *batch, enum kiln__reduction op, c
                                       keep_dims);                                                  \
     }
 #include "ops/reduce.def"
+
 #undef KILN_REDUCE

@@ -28,6 +28,14 @@ kiln_tensor kiln__record_scatter(kiln_batch *batch, const char *call, kiln_tenso
 kiln_tensor kiln__record_scatter_apart(kiln_batch *batch, const char *call, kiln_tensor x,
                                        kiln_tensor indices, kiln_tensor values, int axis);
 
+/* Whether a parameter is finite and not negative; false with the error recorded. */
+bool kiln__check_number(kiln_batch *batch, const char *call, const char *what, double value);
+
+/* As kiln_slice() of `count` elements from this one on along an axis; `axis` may be -1, the last.
+ */
+kiln_tensor kiln__record_part(kiln_batch *batch, kiln_tensor x, int axis, size_t from,
+                              size_t count);
+
 /* Whether indices are integers, and a mode is one; false with the error recorded. */
 bool kiln__check_indices(kiln_batch *batch, const char *call, const struct kiln__node *indices);
 

@@ -297,8 +297,7 @@ kiln_status kiln_rebind_upload(kiln_batch *batch, kiln_tensor tensor, const void
     if (node->kind != KILN__UPLOAD)
         return kiln__fail(&batch->error, KILN_INVALID_HANDLE, "%s: the tensor is no upload",
                           __func__);
-    if (!data)
-        return kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: data is NULL", __func__);
+    KILN__RETURN_IF_NULL(&batch->error, __func__, data);
     kiln__bindings_move(&batch->bindings, &batch->bindings.inputs.items[node->binding],
                         (void *)(uintptr_t)data);
     return KILN_OK;

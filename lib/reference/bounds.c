@@ -59,7 +59,7 @@ static bool is_unknown(const struct kiln__bounding *walk, const struct kiln__nod
 {
     bool exact = node->kind != KILN__CUSTOM || node->custom.call->call.host;
     for (unsigned k = 0; node->kind == KILN__CUSTOM && exact && k < node->n_inputs; k++) {
-        const struct kiln__node *input = &walk->graph->nodes.items[node->input[k]];
+        const struct kiln__node *input = kiln__graph_input(walk->graph, node, k);
         for (size_t i = 0; i < kiln__node_count(input) && exact; i++)
             exact = walk->errors[node->input[k]][i] == 0;
     }
@@ -246,7 +246,7 @@ static double *no_errors(const struct kiln__graph *graph, const struct kiln__nod
 {
     size_t most = 0;
     for (unsigned k = 0; k < node->n_inputs; k++) {
-        size_t count = kiln__node_count(&graph->nodes.items[node->input[k]]);
+        size_t count = kiln__node_count(kiln__graph_input(graph, node, k));
         most = count > most ? count : most;
     }
     return calloc(most + 1, sizeof(double));

@@ -19,7 +19,7 @@ struct evaluator {
 static const struct kiln__node *input_of(const struct evaluator *e, const struct kiln__node *node,
                                          unsigned i)
 {
-    return &e->graph->nodes.items[node->input[i]];
+    return kiln__graph_input(e->graph, node, i);
 }
 
 typedef void evaluate(const struct evaluator *e, const struct kiln__node *node, double *result);

@@ -8,12 +8,6 @@
 
 #include "reference/bounds_rules.h"
 
-static const struct kiln__node *input_of(const struct kiln__graph *graph,
-                                         const struct kiln__node *node, unsigned i)
-{
-    return &graph->nodes.items[node->input[i]];
-}
-
 /* What the mask adds to a score: -INFINITY takes the key away, whatever the score is. */
 static double mask_value(kiln_type type, double value)
 {
@@ -72,7 +66,7 @@ static struct row row_at(const struct kiln__graph *graph, const struct kiln__nod
     row.v_error = matrix(errors, node, KILN__VALUE, first * s->e);
     if (!kiln__attention_is_masked(node))
         return row;
-    row.mask_type = input_of(graph, node, KILN__MASK)->type;
+    row.mask_type = kiln__graph_input(graph, node, KILN__MASK)->type;
     row.mask = matrix(values, node, KILN__MASK, line * s->n);
     row.mask_error = matrix(errors, node, KILN__MASK, line * s->n);
     return row;

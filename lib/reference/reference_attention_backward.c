@@ -12,7 +12,7 @@ enum { OF_SCALE, OF_SHIFT, OF_SLOPES, OF_VALUES }; /* columns of the stats */
 static const struct kiln__shape *shape_of(const struct kiln__graph *graph,
                                           const struct kiln__node *node, unsigned i)
 {
-    return &graph->nodes.items[node->input[i]].shape;
+    return &kiln__graph_input(graph, node, i)->shape;
 }
 
 static size_t reference_backward_dimension(const struct kiln__shape *shape, uint32_t from_last)

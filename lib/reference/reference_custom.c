@@ -34,7 +34,7 @@ bool kiln__custom_evaluate(const struct kiln__graph *graph, const struct kiln__n
     if (!call->host)
         return true;
     for (unsigned k = 0; k < call->n_inputs && done; k++)
-        done = make_input(&graph->nodes.items[node->input[k]], values[node->input[k]], &inputs[k]);
+        done = make_input(kiln__graph_input(graph, node, k), values[node->input[k]], &inputs[k]);
     for (unsigned k = 0; k < call->n_outputs && done; k++)
         done = make_array(call->outputs[k].type, &call->outputs[k].shape, &outputs[k]);
     if (done)

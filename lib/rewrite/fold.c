@@ -10,7 +10,7 @@
 static const struct kiln__node *input_of(const struct kiln__rewrite *rewrite,
                                          const struct kiln__node *node, unsigned i)
 {
-    return &rewrite->to->nodes.items[node->input[i]];
+    return kiln__graph_input(rewrite->to, node, i);
 }
 
 static bool all_inputs_constant(const struct kiln__rewrite *rewrite, const struct kiln__node *node)

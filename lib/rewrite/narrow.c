@@ -206,7 +206,7 @@ static uint32_t store(struct kiln__rewrite *rewrite, const struct kiln__node *no
     const struct survey survey = {.graph = rewrite->from};
     const struct kiln__node *from = at(&survey, rewrite->current);
     struct kiln__node moved = *from;
-    if (from->kind == KILN__CAST && rewrite->to->nodes.items[node->input[0]].type == type)
+    if (from->kind == KILN__CAST && kiln__graph_input(rewrite->to, node, 0)->type == type)
         return node->input[0];
     if (!hands_on(&survey, rewrite->current)) {
         kiln__rewrite_say(rewrite, "stored as %s", kiln_type_name(type));

@@ -57,7 +57,7 @@ static bool find_strides(const struct kiln__graph *graph, uint32_t index,
 {
     const struct kiln__node *way[LONGEST_WAY], *node = &graph->nodes.items[index];
     unsigned length = 0;
-    for (; kiln__node_is_movement(node); node = &graph->nodes.items[node->input[0]]) {
+    for (; kiln__node_is_movement(node); node = kiln__graph_input(graph, node, 0)) {
         if (length == LONGEST_WAY)
             return false;
         way[length++] = node;
@@ -89,7 +89,7 @@ static uint8_t reads_through(const struct kiln__graph *graph, const struct kiln_
         return readers;
     if (!readers || node->kind != KILN__CAST)
         return 0;
-    const struct kiln__node *input = &graph->nodes.items[node->input[0]];
+    const struct kiln__node *input = kiln__graph_input(graph, node, 0);
     if (node->type != kiln__node_computed(input) || node->type == input->type ||
         !find_strides(graph, node->input[0], stride))
         return 0;

@@ -28,7 +28,7 @@ static unsigned cost_of(const struct kiln__node *node)
 static bool only_constants(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     for (unsigned i = 0; i < node->n_inputs; i++)
-        if (rewrite->to->nodes.items[node->input[i]].kind != KILN__CONSTANT)
+        if (kiln__graph_input(rewrite->to, node, i)->kind != KILN__CONSTANT)
             return false;
     return true;
 }
@@ -41,7 +41,7 @@ static bool follows_product(const struct kiln__rewrite *rewrite, uint32_t index)
         const struct kiln__node *node = &rewrite->to->nodes.items[index];
         uint32_t followed = KILN__NO_NODE;
         for (unsigned i = 0; i < node->n_inputs; i++) {
-            const struct kiln__node *operand = &rewrite->to->nodes.items[node->input[i]];
+            const struct kiln__node *operand = kiln__graph_input(rewrite->to, node, i);
             if (kiln__rewrite_is_from_outside(rewrite, operand, KILN__PARAMETER_DEPTH))
                 continue;
             if (followed != KILN__NO_NODE || rewrite->uses.items[node->input[i]] > 1 ||
@@ -115,7 +115,7 @@ static bool follows_reduction(const struct kiln__rewrite *rewrite, uint32_t inde
  * to compute it. One element is cheap, whatever it costs. */
 static bool shows_one_of_row(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
-    const struct kiln__node *input = &rewrite->to->nodes.items[node->input[0]];
+    const struct kiln__node *input = kiln__graph_input(rewrite->to, node, 0);
     const uint64_t axes = shows_one_along(node, input);
     const size_t length = length_along(&input->shape, axes);
     if (!axes)
@@ -136,7 +136,7 @@ static bool comes_with_product(const struct kiln__rewrite *rewrite, uint32_t ind
     if (!kiln__node_is_pointwise(node) || deeper == 0)
         return node->kind == KILN__MATMUL && rewrite->uses.items[index] <= 1;
     for (unsigned i = 0; i < node->n_inputs && !comes; i++)
-        comes = kiln__shape_equal(&rewrite->to->nodes.items[node->input[i]].shape, &node->shape) &&
+        comes = kiln__shape_equal(&kiln__graph_input(rewrite->to, node, i)->shape, &node->shape) &&
                 comes_with_product(rewrite, node->input[i], deeper - 1);
     return comes;
 }
@@ -147,14 +147,14 @@ static bool comes_with_product(const struct kiln__rewrite *rewrite, uint32_t ind
 static bool is_cast_of_blocks(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     return node->kind == KILN__CAST &&
-           kiln__node_has_blocks(&rewrite->to->nodes.items[node->input[0]]);
+           kiln__node_has_blocks(kiln__graph_input(rewrite->to, node, 0));
 }
 
 /* A use beyond this one, or a repetition, computes the input again. What a matrix product reads is
  * in memory anyway, and it reads a transposed matrix as fast as a plain one. */
 static bool worth_sinking(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
-    const struct kiln__node *input = &rewrite->to->nodes.items[node->input[0]];
+    const struct kiln__node *input = kiln__graph_input(rewrite->to, node, 0);
     const uint8_t readers = rewrite->readers[rewrite->current];
     if (!kiln__node_is_pointwise(input) || only_constants(rewrite, input) ||
         is_cast_of_blocks(rewrite, input))
@@ -196,7 +196,7 @@ static bool reshape_sinks(const struct kiln__rewrite *rewrite, const struct kiln
 {
     bool sinks = true;
     for (unsigned i = 0; i < node->n_inputs && sinks; i++) {
-        const struct kiln__node *operand = &rewrite->to->nodes.items[node->input[i]];
+        const struct kiln__node *operand = kiln__graph_input(rewrite->to, node, i);
         if (operand->kind == KILN__CONSTANT)
             continue;
         sinks = kiln__shape_equal(&operand->shape, &node->shape) &&
@@ -314,7 +314,7 @@ static bool hands_nan_on(const struct kiln__rewrite *rewrite, uint32_t index, ui
     if (!kiln__node_is_pointwise(node))
         return true;
     for (unsigned i = 0; i < node->n_inputs; i++) {
-        const struct kiln__node *operand = &rewrite->to->nodes.items[node->input[i]];
+        const struct kiln__node *operand = kiln__graph_input(rewrite->to, node, i);
         if (deeper && (sum || node->kind == KILN__CAST) && !is_same_along(node, operand, axis) &&
             hands_nan_on(rewrite, node->input[i], (uint64_t)axis_in(node, operand, axis),
                          deeper - 1))
@@ -325,7 +325,7 @@ static bool hands_nan_on(const struct kiln__rewrite *rewrite, uint32_t index, ui
 
 static bool worth_gathering(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
-    const struct kiln__node *data = &rewrite->to->nodes.items[node->input[0]];
+    const struct kiln__node *data = kiln__graph_input(rewrite->to, node, 0);
     return kiln__node_is_pointwise(data) && rewrite->depth < DEEPEST &&
            kiln__node_count(node) < kiln__node_count(data) &&
            (rewrite->depth || hands_nan_on(rewrite, node->input[0], node->axis, LOOKED_THROUGH));
@@ -337,7 +337,7 @@ static uint32_t gather_operand(struct kiln__rewrite *rewrite, const struct kiln_
                                const struct kiln__node *computed, uint32_t index)
 {
     const struct kiln__node operand = rewrite->to->nodes.items[index];
-    const uint32_t indices = rewrite->to->nodes.items[node->input[1]].shape.rank;
+    const uint32_t indices = kiln__graph_input(rewrite->to, node, 1)->shape.rank;
     const int axis = axis_in(computed, &operand, node->axis);
     if (axis < 0)
         return index;
@@ -348,7 +348,7 @@ static uint32_t gather_operand(struct kiln__rewrite *rewrite, const struct kiln_
     moved.input[0] = index;
     moved.shape.rank = operand.shape.rank - 1 + indices;
     for (uint32_t d = 0; d < moved.shape.rank; d++) {
-        const struct kiln__shape *of_indices = &rewrite->to->nodes.items[node->input[1]].shape;
+        const struct kiln__shape *of_indices = &kiln__graph_input(rewrite->to, node, 1)->shape;
         bool inside = d >= (uint32_t)axis && d < (uint32_t)axis + indices;
         moved.shape.dims[d] = inside               ? all ? 1 : of_indices->dims[d - (uint32_t)axis]
                                             : d < (uint32_t)axis ? operand.shape.dims[d]

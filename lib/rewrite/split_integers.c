@@ -82,7 +82,7 @@ uint32_t kiln__rewrite_split_integers(struct kiln__rewrite *rewrite, const struc
 {
     if (node->kind != KILN__MATMUL || node->op != KILN__PRODUCT_EXACT_INTEGER)
         return kiln__rewrite_add(rewrite, node);
-    const struct kiln__shape *a = &rewrite->to->nodes.items[node->input[0]].shape;
+    const struct kiln__shape *a = &kiln__graph_input(rewrite->to, node, 0)->shape;
     const size_t *dims = node->shape.dims + node->shape.rank - 2, k = a->dims[a->rank - 1];
     if (dims[0] >= FEWEST && dims[1] >= FEWEST && has_exact_kernel(rewrite))
         return kiln__rewrite_add(rewrite, node);

@@ -11,68 +11,41 @@
 #include "util/log.h"
 #include "util/open_file.h"
 
-static const char *cache_word(size_t number)
-{
-    static const char *const words[] = {"on", "ro", "off"};
-    return number < sizeof words / sizeof *words ? words[number] : NULL;
-}
-
-static const char *launch_word(size_t number)
-{
-    static const char *const words[] = {"off", "auto", "on"};
-    return number < sizeof words / sizeof *words ? words[number] : NULL;
-}
-
-static const char *memory_word(size_t number)
-{
-    static const char *const words[] = {"shared", "separate", "mapped"};
-    return number < sizeof words / sizeof *words ? words[number] : NULL;
-}
-
-static const char *compile_word(size_t number)
-{
-    static const char *const words[] = {"together", "alone", "never", "background"};
-    return number < sizeof words / sizeof *words ? words[number] : NULL;
-}
-
-static const char *precision_word(size_t number)
-{
-    return number < KILN__PRODUCT_EXACT_INTEGER ? kiln__product_word(number) : NULL;
-}
-
-static const char *explain_word(size_t number)
-{
-    static const char *const words[] = {"text", "summary", "json"};
-    return number < sizeof words / sizeof *words ? words[number] : NULL;
-}
-
-static const char *product_word(size_t number)
-{
-    const struct kiln__kernel_row *kernel = kiln__kernel_of(KILN__KERNEL_PRODUCT, number);
-    return kernel ? kernel->name : NULL;
-}
+/* Words that a value may be, up to NULL. */
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 /* "a, b, c" */
-static void list(const char *(*word)(size_t), struct kiln__text *text)
+static void list(const char *const *words, struct kiln__text *text)
 {
-    for (size_t i = 0; word(i); i++)
-        kiln__text_add(text, "%s%s", i ? ", " : "", word(i));
+    for (size_t i = 0; words[i]; i++)
+        kiln__text_add(text, "%s%s", i ? ", " : "", words[i]);
 }
 
 static kiln_status check_word(const char *call, const char *name, const char *value,
-                              const char *(*word)(size_t))
+                              const char *const *words)
 {
     struct kiln__text known = {0};
-    for (size_t i = 0; value && word(i); i++)
-        if (!strcmp(value, word(i)))
+    for (size_t i = 0; value && words[i]; i++)
+        if (!strcmp(value, words[i]))
             return KILN_OK;
     if (!value)
         return KILN_OK;
-    list(word, &known);
+    list(words, &known);
     kiln_status status = kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is \"%.64s\", none of %s",
                                     call, name, value, known.data ? known.data : "those known");
     kiln__text_free(&known);
     return status;
+}
+
+/* Of a kernel of the catalogue that multiplies. */
+static kiln_status check_product(const char *call, const char *name, const char *value)
+{
+    const char *words[KILN__PRODUCT_KERNELS + 1] = {NULL};
+    for (size_t i = 0; i < KILN__PRODUCT_KERNELS; i++) {
+        const struct kiln__kernel_row *kernel = kiln__kernel_of(KILN__KERNEL_PRODUCT, i);
+        words[i] = kernel ? kernel->name : NULL;
+    }
+    return check_word(call, name, value, words);
 }
 
 static kiln_status check_number(const char *call, const char *name, int value, int most,
@@ -120,33 +93,36 @@ static kiln_status check_options(const char *call, const kiln_context_options *o
     if (!status)
         status = kiln__precision_check(call, (int)options->precision);
     if (!status && options->matmul && *options->matmul)
-        status = check_word(call, "matmul", options->matmul, product_word);
+        status = check_product(call, "matmul", options->matmul);
     return status ? status : check_file(call, "trace", options->trace);
 }
 
 /* An option of a program goes before a variable, which then does not count. */
 static kiln_status check_variables(const char *call, const kiln_context_options *options)
 {
+    const struct {
+        const char *name;
+        bool counts; /* no option says it */
+        const char *const *words;
+    } variables[] = {
+        {"KILN_HOST_MEMORY", !options->host_memory, WORDS("shared", "separate", "mapped")},
+        {"KILN_CACHE", !options->cache, WORDS("on", "ro", "off")},
+        {"KILN_COMPILE", !options->compile, WORDS("together", "alone", "never", "background")},
+        {"KILN_ONE_LAUNCH", true, WORDS("off", "auto", "on")},
+        {"KILN_PRECISION", !options->precision,
+         WORDS(kiln__product_word(KILN__PRODUCT_EXACT), kiln__product_word(KILN__PRODUCT_TF32),
+               kiln__product_word(KILN__PRODUCT_F32X3), kiln__product_word(KILN__PRODUCT_BF16),
+               kiln__product_word(KILN__PRODUCT_F16))},
+        {"KILN_EXPLAIN_AS", true, WORDS("text", "summary", "json")},
+    };
     const char *explain = kiln__environment("KILN_EXPLAIN");
-    kiln_status status = KILN_OK;
-    if (!options->matmul)
-        status = check_word(call, "KILN_MATMUL", kiln__environment("KILN_MATMUL"), product_word);
-    if (!status && options->host_memory == KILN_HOST_MEMORY_DEFAULT)
-        status = check_word(call, "KILN_HOST_MEMORY", kiln__environment("KILN_HOST_MEMORY"),
-                            memory_word);
-    if (!status && options->cache == KILN_CACHE_DEFAULT)
-        status = check_word(call, "KILN_CACHE", kiln__environment("KILN_CACHE"), cache_word);
-    if (!status && options->compile == KILN_COMPILE_DEFAULT)
-        status = check_word(call, "KILN_COMPILE", kiln__environment("KILN_COMPILE"), compile_word);
-    if (!status)
-        status =
-            check_word(call, "KILN_ONE_LAUNCH", kiln__environment("KILN_ONE_LAUNCH"), launch_word);
-    if (!status && options->precision == KILN_PRECISION_DEFAULT)
-        status =
-            check_word(call, "KILN_PRECISION", kiln__environment("KILN_PRECISION"), precision_word);
-    if (!status)
-        status =
-            check_word(call, "KILN_EXPLAIN_AS", kiln__environment("KILN_EXPLAIN_AS"), explain_word);
+    kiln_status status = options->matmul
+                             ? KILN_OK
+                             : check_product(call, "KILN_MATMUL", kiln__environment("KILN_MATMUL"));
+    for (size_t i = 0; i < sizeof variables / sizeof *variables && !status; i++)
+        if (variables[i].counts)
+            status = check_word(call, variables[i].name, kiln__environment(variables[i].name),
+                                variables[i].words);
     if (!status && !options->trace)
         status = check_file(call, "KILN_TRACE", kiln__environment("KILN_TRACE"));
     if (!status)

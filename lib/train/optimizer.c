@@ -220,8 +220,7 @@ void kiln_optimizer_release(kiln_optimizer *optimizer)
 
 kiln_status kiln_optimizer_set_learning_rate(kiln_optimizer *optimizer, double rate)
 {
-    if (!optimizer)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: optimizer is NULL", __func__);
+    KILN__RETURN_IF_NULL(NULL, __func__, optimizer);
     if (!is_amount(rate))
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %g is no learning rate", __func__,
                           rate);

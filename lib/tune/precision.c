@@ -81,9 +81,7 @@ kiln_status kiln_context_best_precision(kiln_context *context, kiln_type *type)
 {
     if (type)
         *type = KILN_F32;
-    if (!context || !type)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", __func__,
-                          context ? "type" : "context");
+    KILN__RETURN_IF_NULL(NULL, __func__, context, type);
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
     if (status)
         return status;

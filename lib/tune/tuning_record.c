@@ -95,9 +95,7 @@ kiln_status kiln__tuned_choose(const char *call, kiln_context *context)
 
 kiln_status kiln_context_tune(kiln_context *context, const char *record)
 {
-    if (!context || !record)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", __func__,
-                          context ? "record" : "context");
+    KILN__RETURN_IF_NULL(NULL, __func__, context, record);
     tuning_record_begin(context);
     const char *wrong = "";
     kiln_status status = apply_record(record, context, &wrong);
@@ -115,9 +113,7 @@ kiln_status(kiln_context_get_tunable)(const kiln_context *context, size_t number
                                       kiln_tunable *tunable, size_t size)
 {
     kiln_tunable own = {0};
-    if (!context || !tunable)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: %s is NULL", __func__,
-                          context ? "tunable" : "context");
+    KILN__RETURN_IF_NULL(NULL, __func__, context, tunable);
     const struct kiln__device *device = &context->runtime.device;
     const struct kiln__tunable *row = kiln__tunable(device, number);
     if (row) {

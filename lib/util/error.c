@@ -53,6 +53,17 @@ kiln_status kiln__fail(struct kiln__error *error, kiln_status status, const char
     return status;
 }
 
+kiln_status kiln__check_given(struct kiln__error *error, const char *call, const char *names,
+                              const bool *given, size_t count)
+{
+    size_t i = 0;
+    for (; i < count && given[i]; i++)
+        names += strcspn(names, ",") + (i + 1 < count ? strlen(", ") : 0);
+    return i == count ? KILN_OK
+                      : kiln__fail(error, KILN_INVALID_ARGUMENT, "%s: %.*s is NULL", call,
+                                   (int)strcspn(names, ","), names);
+}
+
 void kiln__error_within(struct kiln__error *error, const char *doing)
 {
     char inner[sizeof error->text];

@@ -2,6 +2,7 @@
 /* The first error of something, in words. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <kiln/status.h>
@@ -15,6 +16,21 @@ struct kiln__error {
  * Returns the status of the error that stands. `error` may be NULL: only the thread's is set. */
 kiln_status kiln__fail(struct kiln__error *error, kiln_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* "CALL: NAME is NULL" of the first that was not given; `names` are "first, second". KILN_OK: all
+ * were. */
+kiln_status kiln__check_given(struct kiln__error *error, const char *call, const char *names,
+                              const bool *given, size_t count);
+
+/* Of pointers, in a function that returns a status. */
+#define KILN__RETURN_IF_NULL(error, call, ...)                                                     \
+    do {                                                                                           \
+        const bool kiln__given[] = {__VA_ARGS__};                                                  \
+        kiln_status kiln__answer = kiln__check_given(error, call, #__VA_ARGS__, kiln__given,       \
+                                                     sizeof kiln__given / sizeof *kiln__given);    \
+        if (kiln__answer)                                                                          \
+            return kiln__answer;                                                                   \
+    } while (0)
 
 /* Who is speaking: a call of a recording, of which sentences say the number. */
 struct kiln__speaker {
