@@ -14,10 +14,6 @@
 #include "suggest.h"
 #include "tool.h"
 
-/* Lines of a batch where nothing else is said. More are no faster, take more memory, and leave more
- * rows empty. */
-enum { CPU_BATCH = 16, GPU_BATCH = 128 };
-
 #define STEADY 0.1 /* seconds behind the first result that tell how busy a device is */
 
 struct work {
@@ -127,12 +123,16 @@ static bool open_executor(struct work *work, const struct embed_lines *lines)
 {
     size_t longest = work->files.max_length, batch = work->batch;
     double start = now();
+    kiln_executor_options options = KILN_EXECUTOR_OPTIONS_INIT;
     if (work->source.ended) {
         longest = lines->count ? embed_line_length(lines, lines->order[0]) : 1;
         batch = at_least(2, batch, lines->count);
     }
+    options.max_batch = batch;
+    options.max_queue = 8 * batch;
+    options.close_lengths = 1; /* lines come sorted */
     work->created = start;
-    bool fine = embed_open_executor(&work->model, work->context, longest, batch) &&
+    bool fine = embed_open_executor(&work->model, work->context, longest, &options) &&
                 embed_open_output(&work->output, work->request, work->model.width);
     work->statistics.load += now() - start;
     work->began += now() - start;
@@ -169,8 +169,9 @@ static bool open_model(struct work *work)
         return complain();
     work->statistics.load = now() - start;
     work->batch = work->request->batch           ? work->request->batch
-                  : info.type == KILN_DEVICE_CPU ? CPU_BATCH
-                                                 : GPU_BATCH;
+                  : info.type == KILN_DEVICE_CPU ? EMBED_CPU_BATCH
+                                                 : EMBED_GPU_BATCH;
+    work->model.command = work->request->command;
     work->model.cls = work->files.cls;
     work->model.normalize = !work->request->no_normalize;
     return true;
@@ -281,7 +282,7 @@ int kiln__tool_embed(int argc, char **argv)
         "Read lines from FILE, or from standard input (-), and write a vector "
         "of each: what a sentence encoder of BERT's kind makes of it.";
     struct argp argp = {.options = options, .parser = parse, .args_doc = "[FILE]", .doc = doc};
-    struct embed_request request = {0};
+    struct embed_request request = {.command = "kiln embed", .advice = ": say --vocab FILE"};
     kiln__tool_parse(&argp, argc, argv, 0, &request);
     return run(&request);
 }

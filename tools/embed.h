@@ -18,8 +18,14 @@ enum embed_pooling { EMBED_AS_CONFIGURED, EMBED_MEAN, EMBED_CLS };
 /* Most tokens of a sentence, and most sentences of a batch, that may be asked for. */
 enum { EMBED_MOST_LENGTH = 8192, EMBED_MOST_BATCH = 4096 };
 
+/* Lines of a batch where nothing else is said. More are no faster, take more memory, and leave more
+ * rows empty. */
+enum { EMBED_CPU_BATCH = 16, EMBED_GPU_BATCH = 128 };
+
 struct embed_request {
-    const char *model; /* a folder or a file */
+    const char *command; /* in sentences */
+    const char *advice;  /* behind the sentence that there is no vocabulary */
+    const char *model;   /* a folder or a file */
     const char *vocabulary, *input, *output, *device;
     size_t max_length, batch; /* 0: as configured, by the device */
     enum embed_pooling pooling;
@@ -93,6 +99,7 @@ bool embed_cut_lines(struct embed_cutters *all, size_t max_length, struct embed_
 /* ---- a model behind an executor (embed_model.c) ---- */
 
 struct embed_model {
+    const char *command; /* in sentences */
     kiln_onnx_model *onnx;
     kiln_executor *executor;
     bool cls, normalize;
@@ -102,7 +109,7 @@ struct embed_model {
 
 /* The model is the caller's. False: said. */
 bool embed_open_executor(struct embed_model *model, kiln_context *context, size_t max_length,
-                         size_t batch);
+                         const kiln_executor_options *options);
 
 /* ---- vectors (embed_output.c) ---- */
 

@@ -45,15 +45,15 @@ static char *folder_of(const char *path)
 static bool find_model(const struct embed_request *request, struct embed_files *files)
 {
     if (access(request->model, R_OK)) {
-        fprintf(stderr, "kiln embed: %s: %s\n", request->model, strerror(errno));
+        fprintf(stderr, "%s: %s: %s\n", request->command, request->model, strerror(errno));
         return false;
     }
     static const char *const names[] = {"model.onnx", "onnx/model.onnx", NULL};
     files->model =
         is_folder(request->model) ? find_in(request->model, names) : strdup(request->model);
     if (!files->model)
-        fprintf(stderr, "kiln embed: there is neither model.onnx nor onnx/model.onnx in %s\n",
-                request->model);
+        fprintf(stderr, "%s: there is neither model.onnx nor onnx/model.onnx in %s\n",
+                request->command, request->model);
     return files->model;
 }
 
@@ -64,9 +64,8 @@ static bool find_vocabulary(const struct embed_request *request, const char *fol
                                         "../vocab.txt", NULL};
     files->vocabulary = request->vocabulary ? strdup(request->vocabulary) : find_in(folder, names);
     if (!files->vocabulary)
-        fprintf(stderr,
-                "kiln embed: there is neither tokenizer.json nor vocab.txt beside the model: say "
-                "--vocab FILE\n");
+        fprintf(stderr, "%s: there is neither tokenizer.json nor vocab.txt beside the model%s\n",
+                request->command, request->advice);
     return files->vocabulary;
 }
 

@@ -119,20 +119,17 @@ static kiln_status record(kiln_batch *b, size_t context, size_t row_count, const
 /* ---- the executor ---- */
 
 bool embed_open_executor(struct embed_model *model, kiln_context *context, size_t max_length,
-                         size_t batch)
+                         const kiln_executor_options *options)
 {
     const kiln_row row = {.type = KILN_I32, .rank = 1, .dims = {max_length}, .sequence = 1};
-    kiln_executor_options options = KILN_EXECUTOR_OPTIONS_INIT;
     kiln_model recorder = KILN_MODEL_INIT;
     recorder.record = record;
     recorder.user = model;
     recorder.inputs = &row;
     recorder.input_count = recorder.output_count = 1;
-    options.max_batch = batch;
-    options.max_queue = 8 * batch;
-    options.close_lengths = 1; /* lines come sorted */
-    kiln_status status = kiln_executor_create(&context, 1, &recorder, &options, &model->executor);
+    kiln_status status = kiln_executor_create(&context, 1, &recorder, options, &model->executor);
     if (status)
-        fprintf(stderr, "kiln embed: %s\n", *model->problem ? model->problem : kiln_last_error());
+        fprintf(stderr, "%s: %s\n", model->command,
+                *model->problem ? model->problem : kiln_last_error());
     return !status;
 }

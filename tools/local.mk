@@ -67,10 +67,16 @@ serve_sources = \
 	tools/serve_forms.c \
 	tools/serve_http.c \
 	tools/serve_jobs.c \
+	tools/serve_language.c \
 	tools/serve_logprobs.c \
 	tools/serve_metrics.c \
+	tools/serve_read.c \
 	tools/serve_routes.c \
 	tools/serve_text.c
+serve_encoder_sources = \
+	tools/serve_encoder.c \
+	tools/serve_encoder.h \
+	tools/serve_vectors.c
 if ONNX
 kiln_SOURCES += $(run_sources) $(precision_sources)
 kiln_CPPFLAGS += -DHAVE_ONNX=1
@@ -89,6 +95,9 @@ if MICROHTTPD
 kiln_SOURCES += $(serve_sources)
 kiln_CPPFLAGS += $(MICROHTTPD_CFLAGS)
 kiln_LDADD += $(MICROHTTPD_LIBS) -lpthread
+if ONNX
+kiln_SOURCES += $(serve_encoder_sources)
+endif
 endif
 if !ONNX
 kiln_SOURCES += $(precision_sources)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `kiln serve`: language models answer over HTTP, as OpenAI's clients ask. */
+/* `kiln serve`: language models and encoders answer over HTTP, as OpenAI's clients ask. */
 #define _GNU_SOURCE
 #include "serve.h"
 
@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "language.h"
@@ -28,6 +29,7 @@ struct serve_request {
     const char *models[MOST_MODELS], *host, *device;
     size_t count;
     struct precision precision;
+    size_t queue; /* texts; 0: as usual */
     kiln_lm_batcher_options batcher;
     unsigned port, connections;
     unsigned drain; /* seconds */
@@ -42,7 +44,13 @@ static bool complain(const char *sentence, const char *what)
     return false;
 }
 
-/* Of "NAME=FILE" the name, else the file's without its folder and ending. */
+static bool is_folder(const char *path)
+{
+    struct stat status;
+    return !stat(path, &status) && S_ISDIR(status.st_mode);
+}
+
+/* Of "NAME=MODEL" the name, else a folder's, or a file's without its ending. */
 static char *name_of(const char *argument, const char **path)
 {
     const char *equals = strchr(argument, '='), *slash = strchr(argument, '/');
@@ -51,19 +59,58 @@ static char *name_of(const char *argument, const char **path)
         *path = equals + 1;
         return strndup(argument, (size_t)(equals - argument));
     }
-    slash = strrchr(argument, '/');
-    const char *base = slash ? slash + 1 : argument, *dot = strrchr(base, '.');
-    return dot && dot > base ? strndup(base, (size_t)(dot - base)) : strdup(base);
+    const char *end = argument + strlen(argument);
+    while (end > argument + 1 && end[-1] == '/')
+        end--;
+    const char *base = end;
+    while (base > argument && base[-1] != '/')
+        base--;
+    const char *dot = is_folder(argument) ? NULL : strrchr(base, '.');
+    return strndup(base, (size_t)((dot && dot > base ? dot : end) - base));
+}
+
+static bool is_encoder(const char *path)
+{
+    const size_t length = strlen(path);
+    return (length > 5 && !strcmp(path + length - 5, ".onnx")) || is_folder(path);
+}
+
+static bool open_encoder(const struct serve_request *request, const char *path,
+                         struct served *model)
+{
+#ifdef HAVE_ONNX
+    const struct server *server = &request->server;
+    struct serve_encoder_options options = {.most_tokens = request->batcher.context,
+                                            .most_texts = request->queue,
+                                            .weights = request->precision.weights};
+    kiln_device_info info;
+    if (kiln_context_device(server->context, &info))
+        return language_complain(command);
+    options.is_cpu = info.type == KILN_DEVICE_CPU;
+    return serve_encoder_open(model, server->context, path, &options);
+#else
+    (void)request, (void)model;
+    return complain("this kiln was built without libkiln-onnx, which reads ", path);
+#endif
+}
+
+static bool open_language(const struct serve_request *request, const char *path,
+                          struct served *model)
+{
+    kiln_lm_options options;
+    kiln_lm_options_init(&options);
+    options.weights = request->precision.weights;
+    model->kind = &serve_language;
+    return (!kiln_lm_load(request->server.context, path, &options, &model->lm) &&
+            !kiln_lm_batcher_create(model->lm, &request->batcher, &model->batcher)) ||
+           language_complain(command);
 }
 
 static bool open_model(const struct serve_request *request, const char *argument,
                        struct server *server)
 {
     struct served *model = &server->models[server->count];
-    kiln_lm_options options;
     const char *path;
-    kiln_lm_options_init(&options);
-    options.weights = request->precision.weights;
     model->name = name_of(argument, &path);
     if (!model->name)
         return complain("no memory", "");
@@ -71,11 +118,8 @@ static bool open_model(const struct serve_request *request, const char *argument
     for (size_t i = 0; i + 1 < server->count; i++)
         if (!strcmp(server->models[i].name, model->name))
             return complain("two models are called ", model->name);
-    if (kiln_lm_load(server->context, path, &options, &model->lm) ||
-        kiln_lm_get_info(model->lm, &model->info) ||
-        kiln_lm_batcher_create(model->lm, &request->batcher, &model->batcher))
-        return language_complain(command);
-    return serve_jobs_start(model) || complain("no thread could be made", "");
+    return (is_encoder(path) ? open_encoder : open_language)(request, path, model) &&
+           (serve_jobs_start(model) || complain("no thread could be made", ""));
 }
 
 static bool open_models(struct serve_request *request)
@@ -100,8 +144,8 @@ static void close_models(struct server *server)
     for (size_t i = 0; i < server->count; i++) {
         struct served *model = &server->models[i];
         serve_jobs_free(model);
-        kiln_lm_batcher_release(model->batcher);
-        kiln_lm_release(model->lm);
+        if (model->kind)
+            model->kind->close(model);
         free(model->name);
     }
     free(server->models);
@@ -220,7 +264,7 @@ static const struct argp_option options[] = {
      "Answer those alone that send it (Authorization: Bearer KEY); else $KILN_API_KEY", 0},
     {"slots", SLOTS, "TEXTS", 0, "Most texts at once; 8", 0},
     {"context", CONTEXT, "TOKENS", 0, "Most tokens of a text", 0},
-    {"queue", QUEUE, "TEXTS", 0, "Most texts that wait; 128", 0},
+    {"queue", QUEUE, "TEXTS", 0, "Most texts that wait; 128, for an encoder 2048", 0},
     {"max-tokens", 'n', "TOKENS", 0, "Most tokens of an answer; else as the context has room", 0},
     {"memory-limit", MEMORY, "MIB", 0, "Most device memory for keys and values of each model", 0},
     {"max-body", BODY, "BYTES", 0, "Largest request; 1048576", 0},
@@ -256,7 +300,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case CONTEXT:
         batcher->context = (size_t)language_read_whole(arg, 2, MOST_TOKENS, state);
         return 0;
-    case QUEUE: batcher->max_queue = (size_t)language_read_whole(arg, 1, 1 << 20, state); return 0;
+    case QUEUE:
+        request->queue = batcher->max_queue = (size_t)language_read_whole(arg, 1, 1 << 20, state);
+        return 0;
     case 'n':
         server->most_tokens = (size_t)language_read_whole(arg, 1, MOST_TOKENS, state);
         return 0;
@@ -279,11 +325,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 int kiln__tool_serve(int argc, char **argv)
 {
     static const char doc[] =
-        "Answer over HTTP with language models, as OpenAI's clients ask: /v1/completions, "
-        "/v1/chat/completions, /v1/models, /health, and /metrics for Prometheus. MODEL is a GGUF "
-        "file, called by its name without its ending; NAME=FILE calls it otherwise. Where it "
-        "listens "
-        "is printed. SIGTERM ends it, once what was asked is answered.";
+        "Answer over HTTP, as OpenAI's clients ask: /v1/completions, /v1/chat/completions, "
+        "/v1/embeddings, /v1/models, /health, and /metrics for Prometheus. MODEL is a language "
+        "model in a GGUF file or a sentence encoder in an ONNX file or a folder, called by its "
+        "name without its ending; NAME=MODEL calls it otherwise. Where it listens is printed. "
+        "SIGTERM ends it, once what was asked is answered.";
     struct argp argp = {
         .options = options, .parser = parse, .args_doc = "[NAME=]MODEL...", .doc = doc};
     struct serve_request request = {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `kiln serve`: HTTP (serve_http.c) brings bodies to routes (serve_routes.c), which read forms in
- * JSON (serve_forms.c) and make jobs of them. A model's thread (serve_jobs.c) has its batcher go
- * on, and writes answers (serve_answers.c) that connections wait for. */
+ * JSON (serve_read.c, serve_forms.c) and make jobs of them (serve_jobs.c). A model's thread writes
+ * answers that connections wait for: a language model's (serve_language.c) has its batcher go on
+ * and writes texts (serve_answers.c), an encoder's (serve_encoder.c) vectors that its executor
+ * made. */
 #ifndef KILN_TOOLS_SERVE_H
 #define KILN_TOOLS_SERVE_H
 
@@ -9,6 +11,7 @@
 #include <kiln/kiln.h>
 #include <kiln/lm.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -30,20 +33,24 @@ void serve_text_add(struct serve_text *text, const char *bytes, size_t count);
 void serve_text_print(struct serve_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* An object, and its end; it is given back. */
+/* A value of JSON, which is given back. */
 void serve_text_json(struct serve_text *text, json_t *json);
 
 /* ---- models ---- */
 
+struct serve_job;
+struct serve_problem;
+
 struct served {
     char *name;
-    kiln_lm *lm;
-    kiln_lm_info info;
+    const struct serve_kind *kind;
+    kiln_lm *lm; /* a language model's, as the batcher */
     kiln_lm_batcher *batcher;
+    struct serve_encoder *encoder; /* an encoder's */
     pthread_t thread;
     bool has_thread;
-    pthread_mutex_t lock; /* of what follows, and of jobs */
-    pthread_cond_t wake;
+    sem_t wake;             /* the thread has something to look at */
+    pthread_mutex_t lock;   /* of what follows, and of jobs */
     struct serve_job *jobs; /* that have not ended */
     bool closed;            /* jobs that begin end at once, as cancelled */
     bool stops;
@@ -61,6 +68,31 @@ struct server {
     atomic_size_t open;               /* requests that have not been answered to the end */
     atomic_uint_least64_t answers[6]; /* by the first digit of the status */
 };
+
+/* What a model does with jobs. */
+struct serve_kind {
+    const char *what, *paths;   /* in sentences: what it is, and where it answers */
+    void *(*work)(void *model); /* its thread, until it `stops`: has jobs go on, and ends them */
+
+    /* Have what a job asks for begin. False: *problem says why not, and nothing has begun. */
+    bool (*submit)(struct serve_job *job, struct serve_problem *problem);
+    void (*cancel)(struct serve_job *job); /* under the lock: it may end early */
+    void (*write)(struct serve_job *job);  /* the whole answer, or a stream's end */
+    void (*free)(struct serve_job *job);   /* what belongs to it, which may be waited for */
+    kiln_status (*stats)(struct served *model, kiln_lm_batcher_stats *stats);
+    void (*close)(struct served *model);
+};
+extern const struct serve_kind serve_language, serve_encoding;
+
+/* An encoder in a folder or an ONNX file. False: said. */
+struct serve_encoder_options {
+    size_t most_tokens; /* of a text; 0: as the encoder has it */
+    size_t most_texts;  /* that wait; 0: as many as a request may have */
+    kiln_type weights;
+    bool is_cpu;
+};
+bool serve_encoder_open(struct served *model, kiln_context *context, const char *path,
+                        const struct serve_encoder_options *options);
 
 /* Thread and lock of a model; false: none could be made. */
 bool serve_jobs_start(struct served *model);
@@ -102,6 +134,8 @@ struct serve_prompt {
     size_t count;
 };
 
+struct serve_vectors; /* serve_encoder.h */
+
 /* What a request asks for. */
 struct serve_form {
     const struct server *server;
@@ -112,12 +146,37 @@ struct serve_form {
     kiln_lm_request_options options;
     char *stops[SERVE_MOST_STOPS];
     size_t stop_count;
+    struct serve_vectors *vectors; /* that are asked for; NULL: texts are */
 };
 
+/* A form in the making. */
+struct serve_reading {
+    struct serve_form *form;
+    json_t *body;
+    struct serve_problem *problem;
+};
+
+/* What is asked for at a path. */
+typedef bool serve_reader(struct serve_reading *r);
+serve_reader serve_read_completion, serve_read_chat, serve_read_vectors;
+
 /* False: *problem says why not; the form is to be freed even so. */
-bool serve_form_read(const struct server *server, bool chat, const char *body, size_t bytes,
-                     struct serve_form *form, struct serve_problem *problem);
+bool serve_form_read(const struct server *server, serve_reader *reader, const char *body,
+                     size_t bytes, struct serve_form *form, struct serve_problem *problem);
 void serve_form_free(struct serve_form *form);
+void serve_vectors_free(struct serve_vectors *vectors);
+
+/* Parts of readers. A member that is absent or null is none, and leaves *value as it is, but for
+ * a truth value, which is false then. */
+bool serve_refuse_param(struct serve_reading *r, const char *param, const char *what);
+json_t *serve_member(struct serve_reading *r, const char *name);
+bool serve_read_bool(struct serve_reading *r, const char *name, bool *value);
+bool serve_read_whole(struct serve_reading *r, const char *name, json_int_t least, json_int_t most,
+                      json_int_t *value);
+bool serve_read_number(struct serve_reading *r, const char *name, double most, double *value);
+
+/* The model that is named; where none is, the only one of this kind. */
+bool serve_read_model(struct serve_reading *r, const struct serve_kind *kind);
 
 /* ---- jobs ---- */
 
@@ -138,7 +197,7 @@ struct serve_choice {
     size_t said_count, said_room, said_sent;
 };
 
-/* A request that texts are made for. Under its model's lock, once it has begun. */
+/* A request that texts or vectors are made for. Under its model's lock, once it has begun. */
 struct serve_job {
     struct serve_form form;
     char id[40];
@@ -150,6 +209,7 @@ struct serve_job {
     size_t taken;                 /* bytes of it that it has */
     bool ended;
     bool gone;        /* the connection is broken */
+    bool is_left;     /* nobody has it any more: its model's thread frees it */
     void *connection; /* that waits; NULL: none does */
     int descriptor;   /* its socket */
     struct serve_job *next;
@@ -160,6 +220,13 @@ struct serve_job *serve_job_begin(struct serve_form *form, struct serve_problem 
 
 /* Whoever asked for it has gone, or has all of it. */
 void serve_job_close(struct serve_job *job);
+
+/* For a model's thread, under the lock: whether the connection that waits is broken; the end of a
+ * job that is no longer among its model's, whose answer is written; a job's memory. */
+bool serve_job_has_gone(const struct serve_job *job);
+void serve_job_end(struct serve_job *job);
+void serve_job_free(struct serve_job *job);
+enum { SERVE_WATCH_MS = 50 }; /* between looks at connections that wait */
 
 /* Its connection, which waits, goes on. */
 void serve_http_resume(struct serve_job *job);
@@ -180,7 +247,7 @@ bool serve_said_add(struct serve_choice *choice, size_t number, size_t begin);
 json_t *serve_logprobs_json(const struct serve_job *job, struct serve_choice *choice, size_t end);
 
 /* The whole answer, or a stream's end. */
-void serve_job_finish(struct serve_job *job);
+void serve_texts_write(struct serve_job *job);
 
 /* ---- routes ---- */
 

@@ -189,7 +189,7 @@ static void finish_whole(struct serve_job *job)
     serve_text_json(&job->out, answer_json(job, choices, usage_json(job)));
 }
 
-void serve_job_finish(struct serve_job *job)
+void serve_texts_write(struct serve_job *job)
 {
     if (!job->form.stream) {
         finish_whole(job);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What OpenAI's clients ask for, from JSON. What is there and would change the answer, but is not
- * known, is refused. */
+/* What OpenAI's clients ask of language models. What is there and would change the answer, but is
+ * not known, is refused. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdlib.h>
@@ -12,60 +12,6 @@
 
 enum { USUAL_TOKENS = 16 }; /* of a text that goes on; as OpenAI has it */
 
-/* A form in the making. */
-struct reading {
-    struct serve_form *form;
-    json_t *body;
-    struct serve_problem *problem;
-};
-
-static bool refuse(struct reading *r, const char *param, const char *what)
-{
-    return serve_refuse(r->problem, 400, NULL, param, "%s: %s", param, what);
-}
-
-/* ---- numbers and truth values; null is none ---- */
-
-static json_t *member(struct reading *r, const char *name)
-{
-    json_t *value = json_object_get(r->body, name);
-    return json_is_null(value) ? NULL : value;
-}
-
-static bool read_bool(struct reading *r, const char *name, bool *value)
-{
-    json_t *found = member(r, name);
-    if (found && !json_is_boolean(found))
-        return refuse(r, name, "it is neither true nor false");
-    *value = json_is_true(found);
-    return true;
-}
-
-static bool read_whole(struct reading *r, const char *name, json_int_t least, json_int_t most,
-                       json_int_t *value)
-{
-    json_t *found = member(r, name);
-    if (!found)
-        return true;
-    *value = json_integer_value(found);
-    if (json_is_integer(found) && *value >= least && *value <= most)
-        return true;
-    return serve_refuse(r->problem, 400, NULL, name, "%s: it is no whole number from %lld to %lld",
-                        name, (long long)least, (long long)most);
-}
-
-static bool read_number(struct reading *r, const char *name, double most, double *value)
-{
-    json_t *found = member(r, name);
-    if (!found)
-        return true;
-    *value = json_number_value(found);
-    if (json_is_number(found) && *value >= 0 && *value <= most)
-        return true;
-    return serve_refuse(r->problem, 400, NULL, name, "%s: it is no number from 0 to %g", name,
-                        most);
-}
-
 /* ---- how texts go on ---- */
 
 static uint64_t random_seed(void)
@@ -74,28 +20,28 @@ static uint64_t random_seed(void)
     return getrandom(&seed, sizeof seed, 0) == sizeof seed ? seed : (uint64_t)time(NULL);
 }
 
-static bool read_sampling(struct reading *r)
+static bool read_sampling(struct serve_reading *r)
 {
     kiln_lm_request_options *options = &r->form->options;
     json_int_t top_k = 0, seed = 0;
     options->temperature = options->top_p = 1;
-    const bool fine = read_number(r, "temperature", 1000, &options->temperature) &&
-                      read_number(r, "top_p", 1, &options->top_p) &&
-                      read_number(r, "min_p", 1, &options->min_p) &&
-                      read_whole(r, "top_k", -1, INT32_MAX, &top_k) &&
-                      read_whole(r, "seed", INT64_MIN, INT64_MAX, &seed);
+    const bool fine = serve_read_number(r, "temperature", 1000, &options->temperature) &&
+                      serve_read_number(r, "top_p", 1, &options->top_p) &&
+                      serve_read_number(r, "min_p", 1, &options->min_p) &&
+                      serve_read_whole(r, "top_k", -1, INT32_MAX, &top_k) &&
+                      serve_read_whole(r, "seed", INT64_MIN, INT64_MAX, &seed);
     options->top_k = top_k > 0 ? (size_t)top_k : 0;
-    options->seed = member(r, "seed") ? (uint64_t)seed : random_seed();
+    options->seed = serve_member(r, "seed") ? (uint64_t)seed : random_seed();
     return fine;
 }
 
-static bool read_tokens(struct reading *r)
+static bool read_tokens(struct serve_reading *r)
 {
     const struct server *server = r->form->server;
     const json_int_t limit = server->most_tokens ? (json_int_t)server->most_tokens : INT32_MAX;
     json_int_t most = r->form->chat ? 0 : USUAL_TOKENS;
-    if (!read_whole(r, "max_tokens", 1, INT32_MAX, &most) ||
-        !read_whole(r, "max_completion_tokens", 1, INT32_MAX, &most))
+    if (!serve_read_whole(r, "max_tokens", 1, INT32_MAX, &most) ||
+        !serve_read_whole(r, "max_completion_tokens", 1, INT32_MAX, &most))
         return false;
     r->form->options.max_tokens = (size_t)(most && most < limit  ? most
                                            : server->most_tokens ? limit
@@ -103,15 +49,16 @@ static bool read_tokens(struct reading *r)
     return true;
 }
 
-static bool add_stop(struct reading *r, json_t *stop)
+static bool add_stop(struct serve_reading *r, json_t *stop)
 {
     struct serve_form *form = r->form;
     if (!json_is_string(stop) || !json_string_length(stop))
-        return refuse(r, "stop", "it is neither a text nor a list of such, or one is empty");
+        return serve_refuse_param(r, "stop",
+                                  "it is neither a text nor a list of such, or one is empty");
     if (form->stop_count == SERVE_MOST_STOPS)
-        return refuse(r, "stop", "there are more than 16");
+        return serve_refuse_param(r, "stop", "there are more than 16");
     if (json_string_length(stop) > SERVE_LONGEST_STOP)
-        return refuse(r, "stop", "one has more than 1000 bytes");
+        return serve_refuse_param(r, "stop", "one has more than 1000 bytes");
     char *copy = strdup(json_string_value(stop));
     if (!copy)
         return serve_refuse(r->problem, 500, NULL, NULL, "no memory");
@@ -119,9 +66,9 @@ static bool add_stop(struct reading *r, json_t *stop)
     return true;
 }
 
-static bool read_stops(struct reading *r)
+static bool read_stops(struct serve_reading *r)
 {
-    json_t *stop = member(r, "stop"), *each;
+    json_t *stop = serve_member(r, "stop"), *each;
     size_t i;
     if (!stop)
         return true;
@@ -137,18 +84,18 @@ static bool read_stops(struct reading *r)
 
 /* Of texts a number of the most probable tokens; of messages whether there are any, and that
  * number. */
-static bool read_logprobs(struct reading *r)
+static bool read_logprobs(struct serve_reading *r)
 {
     json_int_t top = -1;
     bool wanted = false;
     if (!r->form->chat) {
-        if (!read_whole(r, "logprobs", 0, SERVE_MOST_LOGPROBS, &top))
+        if (!serve_read_whole(r, "logprobs", 0, SERVE_MOST_LOGPROBS, &top))
             return false;
-    } else if (!read_bool(r, "logprobs", &wanted) ||
-               !read_whole(r, "top_logprobs", 0, SERVE_MOST_LOGPROBS, &top)) {
+    } else if (!serve_read_bool(r, "logprobs", &wanted) ||
+               !serve_read_whole(r, "top_logprobs", 0, SERVE_MOST_LOGPROBS, &top)) {
         return false;
     } else if (!wanted && top > 0) {
-        return refuse(r, "top_logprobs", "it takes logprobs to be true");
+        return serve_refuse_param(r, "top_logprobs", "it takes logprobs to be true");
     } else {
         top = !wanted ? -1 : top > 0 ? top : 0;
     }
@@ -157,42 +104,43 @@ static bool read_logprobs(struct reading *r)
 }
 
 /* What would change the answer: absent, or with the value that changes nothing. */
-static bool refuse_others(struct reading *r)
+static bool refuse_others(struct serve_reading *r)
 {
     static const char *const zeros[] = {"presence_penalty", "frequency_penalty"};
     static const char *const none[] = {"logit_bias", "tools",   "functions",  "suffix",
                                        "audio",      "grammar", "json_schema"};
     for (size_t i = 0; i < sizeof zeros / sizeof *zeros; i++) {
-        json_t *value = member(r, zeros[i]);
+        json_t *value = serve_member(r, zeros[i]);
         if (value && !json_is_false(value) &&
             !(json_is_number(value) && json_number_value(value) == 0))
-            return refuse(r, zeros[i], "this server does not have it");
+            return serve_refuse_param(r, zeros[i], "this server does not have it");
     }
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
-        json_t *value = member(r, none[i]);
+        json_t *value = serve_member(r, none[i]);
         if (value && (json_is_string(value)  ? json_string_length(value)
                       : json_is_array(value) ? json_array_size(value)
                                              : json_object_size(value) || !json_is_object(value)))
-            return refuse(r, none[i], "this server does not have it");
+            return serve_refuse_param(r, none[i], "this server does not have it");
     }
     bool echo = false;
     json_int_t best = 1;
-    json_t *format = member(r, "response_format");
+    json_t *format = serve_member(r, "response_format");
     if (format && strcmp(json_string_value(json_object_get(format, "type"))
                              ? json_string_value(json_object_get(format, "type"))
                              : "",
                          "text") != 0)
-        return refuse(r, "response_format", "this server has \"text\" alone");
-    if (!read_bool(r, "echo", &echo) || !read_whole(r, "best_of", 1, SERVE_MOST_CHOICES, &best))
+        return serve_refuse_param(r, "response_format", "this server has \"text\" alone");
+    if (!serve_read_bool(r, "echo", &echo) ||
+        !serve_read_whole(r, "best_of", 1, SERVE_MOST_CHOICES, &best))
         return false;
     if (echo || best > (json_int_t)r->form->each)
-        return refuse(r, echo ? "echo" : "best_of", "this server does not have it");
+        return serve_refuse_param(r, echo ? "echo" : "best_of", "this server does not have it");
     return true;
 }
 
 /* ---- prompts ---- */
 
-static bool add_prompt(struct reading *r, const int32_t *tokens, size_t count)
+static bool add_prompt(struct serve_reading *r, const int32_t *tokens, size_t count)
 {
     struct serve_prompt *prompt = &r->form->prompts[r->form->prompt_count];
     prompt->tokens = malloc((count + 1) * sizeof *tokens);
@@ -201,10 +149,10 @@ static bool add_prompt(struct reading *r, const int32_t *tokens, size_t count)
     memcpy(prompt->tokens, tokens, count * sizeof *tokens);
     prompt->count = count;
     r->form->prompt_count++;
-    return count || refuse(r, "prompt", "it has no tokens to go on from");
+    return count || serve_refuse_param(r, "prompt", "it has no tokens to go on from");
 }
 
-static bool add_text(struct reading *r, json_t *text)
+static bool add_text(struct serve_reading *r, json_t *text)
 {
     int32_t *tokens;
     size_t count;
@@ -216,7 +164,7 @@ static bool add_text(struct reading *r, json_t *text)
     return fine;
 }
 
-static bool add_numbers(struct reading *r, json_t *numbers)
+static bool add_numbers(struct serve_reading *r, json_t *numbers)
 {
     const size_t count = json_array_size(numbers);
     int32_t *tokens = malloc((count + 1) * sizeof *tokens);
@@ -236,23 +184,23 @@ static bool add_numbers(struct reading *r, json_t *numbers)
 }
 
 /* A text, or tokens. */
-static bool add_one(struct reading *r, json_t *prompt)
+static bool add_one(struct serve_reading *r, json_t *prompt)
 {
     if (r->form->prompt_count == SERVE_MOST_CHOICES)
-        return refuse(r, "prompt", "there are more than 64");
+        return serve_refuse_param(r, "prompt", "there are more than 64");
     if (json_is_string(prompt))
         return add_text(r, prompt);
     if (json_is_array(prompt))
         return add_numbers(r, prompt);
-    return refuse(r, "prompt", "it is no text, list of tokens, or list of such");
+    return serve_refuse_param(r, "prompt", "it is no text, list of tokens, or list of such");
 }
 
-static bool read_prompts(struct reading *r)
+static bool read_prompts(struct serve_reading *r)
 {
-    json_t *prompt = member(r, "prompt"), *each;
+    json_t *prompt = serve_member(r, "prompt"), *each;
     size_t i;
     if (!prompt)
-        return refuse(r, "prompt", "it is missing");
+        return serve_refuse_param(r, "prompt", "it is missing");
     if (!json_is_array(prompt) || json_is_integer(json_array_get(prompt, 0)))
         return add_one(r, prompt);
     json_array_foreach(prompt, i, each)
@@ -260,32 +208,33 @@ static bool read_prompts(struct reading *r)
         if (!add_one(r, each))
             return false;
     }
-    return r->form->prompt_count || refuse(r, "prompt", "it is an empty list");
+    return r->form->prompt_count || serve_refuse_param(r, "prompt", "it is an empty list");
 }
 
 /* ---- conversations ---- */
 
 /* A text, or the texts of a list of parts, put together. */
-static bool read_content(struct reading *r, json_t *content, struct serve_text *text)
+static bool read_content(struct serve_reading *r, json_t *content, struct serve_text *text)
 {
     json_t *part;
     size_t i;
     if (json_is_string(content))
         serve_text_add(text, json_string_value(content), json_string_length(content));
     else if (!json_is_array(content))
-        return refuse(r, "messages", "a content is neither a text nor a list of parts");
+        return serve_refuse_param(r, "messages", "a content is neither a text nor a list of parts");
     json_array_foreach(content, i, part)
     {
         json_t *said = json_object_get(part, "text");
         if (!json_is_string(said))
-            return refuse(r, "messages", "a part of a content is no text");
+            return serve_refuse_param(r, "messages", "a part of a content is no text");
         serve_text_add(text, json_string_value(said), json_string_length(said));
     }
     serve_text_add(text, "", 1);
     return !text->failed || serve_refuse(r->problem, 500, NULL, NULL, "no memory");
 }
 
-static bool tokenize_messages(struct reading *r, const kiln_lm_message *messages, size_t count)
+static bool tokenize_messages(struct serve_reading *r, const kiln_lm_message *messages,
+                              size_t count)
 {
     int32_t *tokens;
     size_t token_count;
@@ -301,13 +250,13 @@ static bool tokenize_messages(struct reading *r, const kiln_lm_message *messages
     return fine;
 }
 
-static bool read_messages(struct reading *r)
+static bool read_messages(struct serve_reading *r)
 {
-    json_t *list = member(r, "messages"), *each;
+    json_t *list = serve_member(r, "messages"), *each;
     const size_t count = json_array_size(list);
     size_t i;
     if (!count)
-        return refuse(r, "messages", "it is missing, no list, or empty");
+        return serve_refuse_param(r, "messages", "it is missing, no list, or empty");
     kiln_lm_message *messages = calloc(count, sizeof *messages);
     struct serve_text *texts = calloc(count, sizeof *texts);
     bool fine = (messages && texts) || serve_refuse(r->problem, 500, NULL, NULL, "no memory");
@@ -315,7 +264,7 @@ static bool read_messages(struct reading *r)
     {
         json_t *role = json_object_get(each, "role");
         if (fine && !json_is_string(role))
-            fine = refuse(r, "messages", "a message has no role");
+            fine = serve_refuse_param(r, "messages", "a message has no role");
         fine = fine && read_content(r, json_object_get(each, "content"), &texts[i]);
         if (fine)
             messages[i] = (kiln_lm_message){json_string_value(role), texts[i].bytes};
@@ -330,71 +279,43 @@ static bool read_messages(struct reading *r)
 
 /* ---- all ---- */
 
-static bool find_model(struct reading *r)
+static bool read_stream(struct serve_reading *r)
 {
-    const struct server *server = r->form->server;
-    json_t *name = member(r, "model");
-    if (name && !json_is_string(name))
-        return refuse(r, "model", "it is no text");
-    for (size_t i = 0; i < server->count; i++)
-        if (name ? !strcmp(server->models[i].name, json_string_value(name)) : server->count == 1)
-            r->form->model = &server->models[i];
-    return r->form->model || serve_refuse(r->problem, 404, "model_not_found", "model",
-                                          "there is no model \"%.200s\"; GET /v1/models lists them",
-                                          name ? json_string_value(name) : "");
-}
-
-static bool read_stream(struct reading *r)
-{
-    json_t *options = member(r, "stream_options");
-    if (!read_bool(r, "stream", &r->form->stream))
+    json_t *options = serve_member(r, "stream_options");
+    if (!serve_read_bool(r, "stream", &r->form->stream))
         return false;
     if (options && !json_is_object(options))
-        return refuse(r, "stream_options", "it is no object");
+        return serve_refuse_param(r, "stream_options", "it is no object");
     r->form->usage = json_is_true(json_object_get(options, "include_usage"));
     return true;
 }
 
-static bool read_each(struct reading *r)
+static bool read_each(struct serve_reading *r)
 {
     json_int_t each = 1;
-    if (!read_whole(r, "n", 1, SERVE_MOST_CHOICES, &each))
+    if (!serve_read_whole(r, "n", 1, SERVE_MOST_CHOICES, &each))
         return false;
     r->form->each = (size_t)each;
     return true;
 }
 
-static bool read_form(struct reading *r)
+static bool read_form(struct serve_reading *r, serve_reader *read_prompt)
 {
-    return find_model(r) && read_each(r) && read_stream(r) && read_sampling(r) && read_tokens(r) &&
-           read_stops(r) && read_logprobs(r) && refuse_others(r) &&
-           (r->form->chat ? read_messages(r) : read_prompts(r)) &&
+    kiln_lm_request_options_init(&r->form->options);
+    return serve_read_model(r, &serve_language) && read_each(r) && read_stream(r) &&
+           read_sampling(r) && read_tokens(r) && read_stops(r) && read_logprobs(r) &&
+           refuse_others(r) && read_prompt(r) &&
            (r->form->prompt_count * r->form->each <= SERVE_MOST_CHOICES ||
-            refuse(r, "n", "there are more than 64 answers"));
+            serve_refuse_param(r, "n", "there are more than 64 answers"));
 }
 
-bool serve_form_read(const struct server *server, bool chat, const char *body, size_t bytes,
-                     struct serve_form *form, struct serve_problem *problem)
+bool serve_read_completion(struct serve_reading *r)
 {
-    json_error_t error;
-    *form = (struct serve_form){.server = server, .chat = chat};
-    kiln_lm_request_options_init(&form->options);
-    json_t *json = json_loadb(body ? body : "", bytes, 0, &error);
-    struct reading reading = {form, json, problem};
-    const bool fine =
-        !json ? serve_refuse(problem, 400, NULL, NULL, "the body is no JSON: %s (byte %d)",
-                             error.text, error.position)
-        : !json_is_object(json)
-            ? serve_refuse(problem, 400, NULL, NULL, "the body is no JSON object")
-            : read_form(&reading);
-    json_decref(json);
-    return fine;
+    return read_form(r, read_prompts);
 }
 
-void serve_form_free(struct serve_form *form)
+bool serve_read_chat(struct serve_reading *r)
 {
-    for (size_t i = 0; i < form->prompt_count; i++)
-        free(form->prompts[i].tokens);
-    for (size_t i = 0; i < form->stop_count; i++)
-        free(form->stops[i]);
+    r->form->chat = true;
+    return read_form(r, read_messages);
 }

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model's thread has its batcher go on as long as somebody waits, and hands out what comes of it.
- * Jobs of a model are under its lock; the batcher's steps are not. */
+/* Jobs begin in a connection's thread, are among their model's until that model's thread ends them,
+ * and go with their connection. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
-#include "language.h"
 #include "serve.h"
-
-enum { WATCH_MS = 50 }; /* between looks at connections that wait */
 
 /* ---- beginning and end ---- */
 
@@ -25,42 +22,27 @@ static void make_id(struct serve_job *job)
     job->created = time(NULL);
 }
 
-static bool submit(struct serve_job *job, struct serve_problem *problem)
+void serve_job_free(struct serve_job *job)
 {
-    struct serve_form *form = &job->form;
-    for (; job->count < form->prompt_count * form->each; job->count++) {
-        const struct serve_prompt *prompt = &form->prompts[job->count / form->each];
-        kiln_lm_request_options options = form->options;
-        options.seed += job->count % form->each;
-        const kiln_status status =
-            kiln_lm_batcher_submit(form->model->batcher, prompt->tokens, prompt->count, &options,
-                                   &job->choices[job->count].request);
-        if (status)
-            return serve_refuse_kiln(problem, status);
-    }
-    return true;
-}
-
-static void free_job(struct serve_job *job)
-{
-    for (size_t i = 0; i < job->count; i++) {
-        kiln_lm_request_release(job->choices[i].request);
-        free(job->choices[i].text.bytes);
-        free(job->choices[i].said);
-    }
+    job->form.model->kind->free(job);
     serve_form_free(&job->form);
     free(job->out.bytes);
     free(job);
 }
 
-/* Under the lock, as the next one. */
-static void end_job(struct serve_job *job)
+void serve_job_end(struct serve_job *job)
 {
-    for (size_t i = 0; i < job->count; i++)
-        kiln_lm_request_cancel(job->choices[i].request);
+    const struct serve_kind *kind = job->form.model->kind;
+    kind->cancel(job);
+    if (job->is_left) {
+        serve_job_free(job);
+        return;
+    }
     if (!job->gone)
-        serve_job_finish(job);
+        kind->write(job);
     job->ended = true;
+    if (job->connection)
+        serve_http_resume(job);
 }
 
 /* Nobody has it go on any more. */
@@ -68,9 +50,7 @@ static void break_off(struct serve_job *job)
 {
     if (!job->problem.status)
         serve_refuse(&job->problem, 503, "cancelled", NULL, "this server is about to end");
-    end_job(job);
-    if (job->connection)
-        serve_http_resume(job);
+    serve_job_end(job);
 }
 
 struct serve_job *serve_job_begin(struct serve_form *form, struct serve_problem *problem)
@@ -84,8 +64,8 @@ struct serve_job *serve_job_begin(struct serve_form *form, struct serve_problem 
     }
     job->form = *form;
     make_id(job);
-    if (!submit(job, problem)) {
-        free_job(job);
+    if (!model->kind->submit(job, problem)) {
+        serve_job_free(job);
         return NULL;
     }
     pthread_mutex_lock(&model->lock);
@@ -94,12 +74,13 @@ struct serve_job *serve_job_begin(struct serve_form *form, struct serve_problem 
     } else {
         job->next = model->jobs;
         model->jobs = job;
-        pthread_cond_signal(&model->wake);
+        sem_post(&model->wake);
     }
     pthread_mutex_unlock(&model->lock);
     return job;
 }
 
+/* Vectors that are being written have to be waited for, which is left to the model's thread. */
 void serve_job_close(struct serve_job *job)
 {
     struct served *model = job->form.model;
@@ -107,77 +88,23 @@ void serve_job_close(struct serve_job *job)
     struct serve_job **link = &model->jobs;
     while (*link && *link != job)
         link = &(*link)->next;
-    if (*link)
+    job->is_left = *link && job->form.vectors;
+    if (job->is_left) {
+        model->kind->cancel(job);
+        sem_post(&model->wake);
+    } else if (*link) {
         *link = job->next;
+    }
+    const bool is_left = job->is_left;
     pthread_mutex_unlock(&model->lock);
-    free_job(job);
+    if (!is_left)
+        serve_job_free(job);
 }
 
-/* ---- going on; under the lock ---- */
-
-static bool has_gone(const struct serve_job *job)
+bool serve_job_has_gone(const struct serve_job *job)
 {
     struct pollfd socket = {job->descriptor, POLLRDHUP, 0};
     return job->connection && poll(&socket, 1, 0) > 0;
-}
-
-static void collect(struct serve_job *job)
-{
-    bool all = true;
-    for (size_t i = 0; i < job->count && !job->problem.status; i++) {
-        struct serve_choice *choice = &job->choices[i];
-        if (choice->finish)
-            continue;
-        serve_choice_read(job, choice);
-        if (job->form.stream && !job->problem.status)
-            serve_choice_send(job, choice);
-        all = all && choice->finish;
-    }
-    if (all || job->problem.status || job->gone)
-        end_job(job);
-    if (job->connection && (job->ended || (job->form.stream && job->out.count > job->taken)))
-        serve_http_resume(job);
-}
-
-/* Jobs that have ended are their connections' alone. */
-static void collect_all(struct served *model, bool watches)
-{
-    struct serve_job **link = &model->jobs;
-    while (*link) {
-        struct serve_job *job = *link;
-        job->gone = watches && has_gone(job);
-        collect(job);
-        if (job->ended)
-            *link = job->next;
-        else
-            link = &job->next;
-    }
-}
-
-static void *work(void *user)
-{
-    struct served *model = user;
-    double watched = 0;
-    kiln_status status = KILN_NOT_READY;
-    pthread_mutex_lock(&model->lock);
-    while (!model->stops) {
-        if (!model->jobs && status == KILN_NOT_READY) {
-            pthread_cond_wait(&model->wake, &model->lock);
-            if (!model->jobs)
-                continue;
-        }
-        pthread_mutex_unlock(&model->lock);
-        status = kiln_lm_batcher_step(model->batcher);
-        if (status && status != KILN_NOT_READY)
-            language_complain("kiln serve");
-        const double now = language_now();
-        const bool watches = now - watched > 1e-3 * WATCH_MS;
-        watched = watches ? now : watched;
-        pthread_mutex_lock(&model->lock);
-        collect_all(model, watches);
-    }
-    pthread_mutex_unlock(&model->lock);
-    return NULL;
 }
 
 /* ---- threads ---- */
@@ -186,13 +113,13 @@ bool serve_jobs_start(struct served *model)
 {
     if (pthread_mutex_init(&model->lock, NULL))
         return false;
-    if (pthread_cond_init(&model->wake, NULL)) {
+    if (sem_init(&model->wake, 0, 0)) {
         pthread_mutex_destroy(&model->lock);
         return false;
     }
-    model->has_thread = !pthread_create(&model->thread, NULL, work, model);
+    model->has_thread = !pthread_create(&model->thread, NULL, model->kind->work, model);
     if (!model->has_thread) {
-        pthread_cond_destroy(&model->wake);
+        sem_destroy(&model->wake);
         pthread_mutex_destroy(&model->lock);
     }
     return model->has_thread;
@@ -203,8 +130,7 @@ void serve_jobs_cancel(struct served *model)
     pthread_mutex_lock(&model->lock);
     model->closed = true;
     for (struct serve_job *job = model->jobs; job; job = job->next)
-        for (size_t i = 0; i < job->count; i++)
-            kiln_lm_request_cancel(job->choices[i].request);
+        model->kind->cancel(job);
     pthread_mutex_unlock(&model->lock);
 }
 
@@ -212,7 +138,7 @@ void serve_jobs_stop(struct served *model)
 {
     pthread_mutex_lock(&model->lock);
     model->stops = model->closed = true;
-    pthread_cond_signal(&model->wake);
+    sem_post(&model->wake);
     pthread_mutex_unlock(&model->lock);
     pthread_join(model->thread, NULL);
     pthread_mutex_lock(&model->lock);
@@ -229,6 +155,6 @@ void serve_jobs_free(struct served *model)
         return;
     if (!model->stops)
         serve_jobs_stop(model);
-    pthread_cond_destroy(&model->wake);
+    sem_destroy(&model->wake);
     pthread_mutex_destroy(&model->lock);
 }

@@ -4,7 +4,8 @@
 
 #include "serve.h"
 
-/* A count of a batcher's, with a label more where several are parts of one. */
+/* A count of a batcher's, or of an encoder's executor, with a label more where several are parts of
+ * one. */
 static const struct row {
     const char *name, *kind, *help, *label;
     size_t place; /* in kiln_lm_batcher_stats */
@@ -65,7 +66,7 @@ static void print_counts(struct server *server, struct serve_text *text)
             print_head(text, rows[i].name, rows[i].kind, rows[i].help);
         for (size_t k = 0; k < server->count; k++) {
             kiln_lm_batcher_stats stats;
-            if (kiln_lm_batcher_get_stats(server->models[k].batcher, &stats))
+            if (server->models[k].kind->stats(&server->models[k], &stats))
                 continue;
             const uint64_t *value = (const uint64_t *)((const char *)&stats + rows[i].place);
             serve_text_print(text, "kiln_serve_%s", rows[i].name);
@@ -103,7 +104,7 @@ static void print_times(struct server *server, struct serve_text *text)
         print_head(text, times[i].name, "summary", times[i].help);
         for (size_t k = 0; k < server->count; k++) {
             kiln_lm_batcher_stats stats;
-            if (!kiln_lm_batcher_get_stats(server->models[k].batcher, &stats))
+            if (!server->models[k].kind->stats(&server->models[k], &stats))
                 print_time(text, times[i].name, &server->models[k],
                            (const kiln_latency *)((const char *)&stats + times[i].place));
         }

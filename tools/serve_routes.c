@@ -49,9 +49,9 @@ static void models(struct server *server, struct serve_reply *reply)
     serve_text_json(&reply->text, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
-/* ---- texts that go on ---- */
+/* ---- jobs ---- */
 
-static void begin(struct server *server, bool chat, const struct serve_text *body,
+static void begin(struct server *server, serve_reader *reader, const struct serve_text *body,
                   struct serve_reply *reply)
 {
     struct serve_problem problem = {0};
@@ -61,7 +61,7 @@ static void begin(struct server *server, bool chat, const struct serve_text *bod
         serve_reply_problem(reply, &problem);
         return;
     }
-    if (serve_form_read(server, chat, body->bytes, body->count, &form, &problem))
+    if (serve_form_read(server, reader, body->bytes, body->count, &form, &problem))
         reply->job = serve_job_begin(&form, &problem);
     else
         serve_form_free(&form);
@@ -73,15 +73,18 @@ static void begin(struct server *server, bool chat, const struct serve_text *bod
 
 static const struct route {
     const char *method, *path;
-    void (*page)(struct server *server, struct serve_reply *reply); /* NULL: texts go on, */
-    bool chat;    /* as an answer in a conversation */
+    void (*page)(struct server *server, struct serve_reply *reply); /* NULL: there is a body, */
+    serve_reader *reader;                                           /* which this reads */
     bool is_open; /* to those without a token, too */
 } routes[] = {
-    {"GET", "/health", health, false, true},
-    {"GET", "/metrics", metrics, false, false},
-    {"GET", "/v1/models", models, false, false},
-    {"POST", "/v1/completions", NULL, false, false},
-    {"POST", "/v1/chat/completions", NULL, true, false},
+    {"GET", "/health", health, NULL, true},
+    {"GET", "/metrics", metrics, NULL, false},
+    {"GET", "/v1/models", models, NULL, false},
+    {"POST", "/v1/completions", NULL, serve_read_completion, false},
+    {"POST", "/v1/chat/completions", NULL, serve_read_chat, false},
+#ifdef HAVE_ONNX
+    {"POST", "/v1/embeddings", NULL, serve_read_vectors, false},
+#endif
 };
 
 static const struct route *find_route(const char *path)
@@ -157,6 +160,6 @@ void serve_route(struct server *server, const char *path, const char *content_ty
         serve_refuse(&problem, 415, NULL, NULL, "the header Content-Type is not %s", media_type);
         serve_reply_problem(reply, &problem);
     } else {
-        begin(server, route->chat, body, reply);
+        begin(server, route->reader, body, reply);
     }
 }

@@ -45,7 +45,7 @@ static int add_part(const char *bytes, size_t count, void *text)
 
 void serve_text_json(struct serve_text *text, json_t *json)
 {
-    if (!json || json_dump_callback(json, add_part, text, JSON_COMPACT))
+    if (!json || json_dump_callback(json, add_part, text, JSON_COMPACT | JSON_ENCODE_ANY))
         text->failed = true;
     json_decref(json);
 }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients of `kiln serve`: serve_client.py URL WHAT [ARGUMENT]. Prints "fine", or fails."""
+import base64
 import http.client
 import json
 import math
@@ -7,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
@@ -61,10 +63,10 @@ def events(path, **form):
     return [json.loads(part[6:]) for part in parts[:-2]]
 
 
-def metric(name, labels=""):
+def metric(name, labels="", model="tiny"):
     status, data = ask("GET", "/metrics")
     assert status == 200
-    return float(re.search(rf"^kiln_serve_{name}\{{model=\"tiny\"{re.escape(labels)}\}} (\S+)$",
+    return float(re.search(rf"^kiln_serve_{name}\{{model=\"{model}\"{re.escape(labels)}\}} (\S+)$",
                            data.decode(), re.M).group(1))
 
 
@@ -84,7 +86,7 @@ def pages():
     status, data = ask("GET", "/v1/models")
     listed = json.loads(data)
     assert status == 200 and listed["object"] == "list"
-    assert [model["id"] for model in listed["data"]] == ["tiny", "other"]
+    assert [model["id"] for model in listed["data"]][:2] == ["tiny", "other"]
     assert text(PROMPTS[0], model="other") == text(PROMPTS[0])
 
 
@@ -216,6 +218,149 @@ def long_bodies():
     for _ in range(4):
         begin(user="x" * 15000).close()  # gone before it is read, or while it is
     assert text(PROMPTS[0]) == wanted[0]
+
+
+# ---- vectors, of an encoder whose token i is [i 1 0 -1] ----
+
+LINES = ["The sun", "unable", "", "the sun is out!", "the the the sun", "un!able a sun"]
+
+
+def embed(input, **form):
+    status = 429  # as long as others' texts wait
+    while status == 429:
+        status, answer = post("/v1/embeddings", model="vectors", input=input, **form)
+    assert status == 200, answer
+    assert answer["object"] == "list" and answer["model"] == "vectors"
+    assert [one["index"] for one in answer["data"]] == list(range(len(answer["data"])))
+    assert {one["object"] for one in answer["data"]} == {"embedding"}
+    return answer
+
+
+def vectors_of(input, **form):
+    return [one["embedding"] for one in embed(input, **form)["data"]]
+
+
+def bits(vector):
+    return struct.pack(f"<{len(vector)}f", *vector)
+
+
+def mean_of(tokens):
+    vector = [sum(tokens) / len(tokens), 1, 0, -1]
+    length = math.sqrt(sum(x * x for x in vector))
+    return [x / length for x in vector]
+
+
+def near(a, b):
+    return len(a) == len(b) and all(abs(x - y) < 1e-6 for x, y in zip(a, b))
+
+
+def vectors():
+    alone = [vectors_of(line)[0] for line in LINES]
+    for vector, tokens in zip(alone, ([2, 4, 5, 3], [2, 8, 9, 3], [2, 3], [2, 4, 5, 6, 7, 10, 3])):
+        assert near(vector, mean_of(tokens)), vector
+    assert vectors_of(LINES) == alone and vectors_of(LINES * 100) == alone * 100
+    assert embed(LINES[:3])["usage"] == {"prompt_tokens": 10, "total_tokens": 10}
+    assert vectors_of([2, 4, 5, 3]) == alone[:1] and vectors_of([[2, 8, 9, 3], [2, 3]]) == alone[1:3]
+    assert near(vectors_of([11])[0], mean_of([11]))
+    coded = [base64.b64decode(one, validate=True) for one in vectors_of(LINES, encoding_format="base64")]
+    assert coded == list(map(bits, alone))
+    for count in (1, 2, 3, 4):
+        for vector, whole in zip(vectors_of(LINES, dimensions=count), alone):
+            length = math.sqrt(sum(x * x for x in whole[:count]))
+            assert near(vector, [x / length for x in whole[:count]]), vector
+            coded = vectors_of(LINES[0], dimensions=count, encoding_format="base64")[0]
+            assert len(base64.b64decode(coded, validate=True)) == 4 * count
+    assert vectors_of(LINES, dimensions=4) == alone
+    status, answer = post("/v1/embeddings", input=LINES[0])  # the only encoder that there is
+    assert status == 200 and answer["data"][0]["embedding"] == alone[0]
+    with open(sys.argv[3]) as file:  # what `kiln embed` makes of these lines
+        assert [bits([float(x) for x in line.split()]) for line in file] == list(map(bits, alone))
+
+
+def vectors_together():
+    alone = [vectors_of(line)[0] for line in LINES]
+    got = [None] * 12
+
+    def client(i):
+        picked = [(i * k + k) % len(LINES) for k in range(1 + 37 * i)]
+        got[i] = vectors_of([LINES[k] for k in picked]) == [alone[k] for k in picked]
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == [True] * 12
+
+
+def vectors_wrong():
+    def wrong(status, code, sentence, **form):
+        got = ask("POST", "/v1/embeddings", json.dumps({"model": "vectors", **form}))
+        expect(status, got, code, sentence)
+    wrong(400, None, "input: it is missing")
+    wrong(400, None, "input: it is an empty list", input=[])
+    wrong(400, None, "input: a text has no tokens", input=[[1], []])
+    wrong(400, None, "input: it is no text, list of tokens, or list of such", input=[{}])
+    wrong(400, None, "what is no token of the model (0 to 11)", input=[1, 12])
+    wrong(400, None, "what is no token of the model (0 to 11)", input=[[-1]])
+    wrong(400, None, "what is no token of the model (0 to 11)", input=[1, "the"])
+    wrong(400, None, "there are more than 2048", input=[[1]] * 2049)
+    wrong(400, "context_length_exceeded", "text 1 has more than the 256 tokens", input=["a", "a " * 255])
+    wrong(400, "context_length_exceeded", "text 0 has more than the 256 tokens", input=[1] * 257)
+    assert len(vectors_of([[1] * 256] * 2)) == len(vectors_of("a " * 254)) + 1
+    wrong(400, None, "dimensions: it is no whole number from 1 to 4", input="a", dimensions=5)
+    wrong(400, None, "dimensions: it is no whole number from 1 to 4", input="a", dimensions=0)
+    wrong(400, None, 'it is neither "float" nor "base64"', input="a", encoding_format="int8")
+    wrong(404, "model_not_found", 'no model "none"', input="a", model="none")
+    wrong(400, None, "is a language model, which answers at /v1/completions", input="a", model="tiny")
+    expect(400, ask("POST", "/v1/completions", '{"model": "vectors", "prompt": "a"}'), None,
+           "is an encoder, which answers at /v1/embeddings")
+    expect(405, ask("GET", "/v1/embeddings"), "method_not_allowed")
+
+
+def vectors_busy():
+    """Requests of many texts meet, sooner or later; those that are refused may come again."""
+    found = []
+
+    def client():
+        while not found:
+            status, answer = post("/v1/embeddings", model="vectors", input=[[4]] * 2048)
+            if status == 429:
+                found.append(answer["error"])
+            else:
+                assert status == 200, answer
+    threads = [threading.Thread(target=client) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0]["code"] == "rate_limit_exceeded" and "texts wait already" in found[0]["message"]
+    assert metric("refused_total", model="vectors") >= 1
+    for _ in range(8):  # nobody waits for these
+        begin("/v1/embeddings", model="vectors", prompt=None, input=[[5]] * 2000).close()
+    until(lambda: metric("running", model="vectors") + metric("queued", model="vectors") == 0)
+    until(lambda: ask("POST", "/v1/embeddings", '{"model": "vectors", "input": "a"}')[0] == 200)
+
+
+def vectors_openai():
+    try:
+        import openai as package
+    except ImportError:
+        print("no package openai")
+        return
+    client = package.OpenAI(base_url=f"http://{ADDRESS}/v1", api_key="secret", max_retries=0)
+    alone = [vectors_of(line)[0] for line in LINES]
+    for form in ({}, {"encoding_format": "float"}, {"dimensions": 2, "user": "somebody"}):
+        answer = client.embeddings.create(model="vectors", input=LINES, **form)
+        wanted = vectors_of(LINES, dimensions=2) if "dimensions" in form else alone
+        assert [bits(one.embedding) for one in answer.data] == list(map(bits, wanted))
+        assert answer.usage.prompt_tokens == answer.usage.total_tokens > 20
+    answer = client.embeddings.create(model="vectors", input=[2, 4, 5, 3])
+    assert bits(answer.data[0].embedding) == bits(alone[0])
+    try:
+        client.embeddings.create(model="vectors", input=[])
+        raise AssertionError("it was answered")
+    except package.BadRequestError as problem:
+        assert problem.body["param"] == "input"
 
 
 # ---- many, wrong, gone ----
@@ -352,7 +497,7 @@ def openai():
         print("no package openai")
         return
     client = package.OpenAI(base_url=f"http://{ADDRESS}/v1", api_key="secret", max_retries=0)
-    assert [model.id for model in client.models.list()] == ["tiny", "other"]
+    assert [model.id for model in client.models.list()][:2] == ["tiny", "other"]
     answer = client.completions.create(model="tiny", prompt=PROMPTS[0], max_tokens=24, temperature=0)
     assert answer.choices[0].text == text(PROMPTS[0])
     answer = client.completions.create(model="tiny", prompt=PROMPTS[0], max_tokens=5, logprobs=2)
@@ -397,8 +542,11 @@ def metrics():
             assert row.rsplit(" ", 1)[0] not in seen, row
             seen.add(row.rsplit(" ", 1)[0])
     assert metric("tokens_total") > 1000 and metric("failed_steps_total") == 0
-    assert metric("requests_total") == sum(metric("ended_total", f',how="{how}"') for how in
-                                           ("completed", "failed", "cancelled", "timed_out"))
+    for model in sys.argv[3:]:
+        assert metric("requests_total", model=model) == sum(
+            metric("ended_total", f',how="{how}"', model) for how in
+            ("completed", "failed", "cancelled", "timed_out"))
+        assert metric("prompt_tokens_total", model=model) > 100 and metric("steps_total", model=model) > 10
 
 
 def drain():
@@ -406,6 +554,10 @@ def drain():
     wanted, got = complete(**form)["choices"], []
     # Several, so that the server is still there when this process has its turn on a busy machine.
     clients = [threading.Thread(target=lambda: got.append(complete(**form)["choices"])) for _ in range(5)]
+    wrong = []
+    others = [threading.Thread(target=ask_vectors, args=(wrong,)) for _ in sys.argv[4:]]
+    for other in others:
+        other.start()
     steps = metric("steps_total")
     for client in clients:
         client.start()
@@ -415,15 +567,37 @@ def drain():
     expect(503, ask("POST", "/v1/completions", '{"model": "tiny", "prompt": "x"}'), "draining")
     for client in clients:
         client.join()
-    assert got == [wanted] * len(clients)
+    for other in others:
+        other.join()
+    assert got == [wanted] * len(clients) and wrong == []
+
+
+def ask_vectors(wrong):
+    """Until the server drains, or has ended."""
+    wanted = vectors_of(LINES)
+    while True:
+        try:
+            status, answer = post("/v1/embeddings", model="vectors", input=LINES)
+        except (OSError, http.client.HTTPException):
+            return
+        if status == 503:
+            return
+        if status == 429:
+            continue
+        if status != 200 or [one["embedding"] for one in answer["data"]] != wanted:
+            wrong.append(answer)
+            return
 
 
 def late():
     messages = [{"role": "user", "content": ""}, {"role": "assistant", "content": ""}] * 2800
     connection = begin("/v1/chat/completions", messages=messages)
+    others = [begin("/v1/embeddings", model="vectors", prompt=None, input=[[4]] * 2048) for _ in sys.argv[4:]]
     time.sleep(0.04)  # it is being read now, or its text has begun
     os.kill(int(sys.argv[3]), signal.SIGTERM)
     assert connection.recv(1 << 16).startswith(b"HTTP/1.1 503 ")
+    for other in others:  # each is answered somehow, if it was read
+        assert other.recv(1 << 16)[:13] in (b"HTTP/1.1 200 ", b"HTTP/1.1 429 ", b"HTTP/1.1 503 ", b"")
 
 
 globals()[sys.argv[2]]()

@@ -29,6 +29,21 @@ fi
 check "a file that is not there" 1 'nowhere.gguf: No such file' nowhere.gguf
 check "two models of a name" 1 'two models are called tiny' "$model" "tiny=$model"
 check "a host that is none" 1 'localhost is no address' --host localhost "$model"
+vectors=
+"$kiln" embed --help 2>&1 | grep -q 'built without' || vectors=vectors
+if [ "$vectors" ]; then
+    mkdir -p "$folder/vectors/onnx" "$folder/none"
+    cp "$source/tests/models/encoder.onnx" "$folder/vectors/onnx/model.onnx"
+    printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' the sun is out un '##able' '!' a >"$folder/vectors/vocab.txt"
+    printf '%s\n' 'The sun' unable '' 'the sun is out!' 'the the the sun' 'un!able a sun' >"$folder/lines"
+    "$kiln" embed -m "$folder/vectors" "$folder/lines" >"$folder/embedded" 2>/dev/null
+    check "a folder without an encoder" 1 '^kiln serve: there is neither model.onnx nor' "$folder/none"
+    check "an encoder without a vocabulary" 1 'nor vocab.txt beside the model$' \
+        "$source/tests/models/encoder.onnx"
+    check "an encoder with no room" 1 'no room for words' --context 2 "$folder/vectors"
+else
+    check "a build without encoders" 1 'built without libkiln-onnx, which reads x.onnx' x.onnx
+fi
 check "a memory that is too small" 1 'options->memory_limit is 1048576' --memory-limit 1 --context 4000 "$model"
 
 python=${PYTHON:-python3}
@@ -42,7 +57,7 @@ fi
 export KILN_API_KEY=secret
 serve() {
     : >"$folder/where"
-    "$kiln" serve --port 0 "$model" "$@" >"$folder/where" 2>"$folder/log" &
+    "$kiln" serve --port 0 "$model" "$@" ${vectors:+"$folder/vectors/"} >"$folder/where" 2>"$folder/log" &
     server=$!
     trap 'kill "$server" 2>/dev/null; rm -rf "$folder"' EXIT
     waited=0
@@ -68,14 +83,21 @@ check "texts that stop" 0 '^fine$' stops
 check "log-probabilities" 0 '^fine$' logprobs
 check "long bodies" 0 '^fine$' long_bodies
 check "conversations" 0 '^fine$' chats
+if [ "$vectors" ]; then
+    check "vectors" 0 '^fine$' vectors "$folder/embedded"
+    check "vectors of 12 clients at once" 0 '^fine$' vectors_together
+    check "wrong requests for vectors" 0 '^fine$' vectors_wrong
+    check "more vectors than may wait" 0 '^fine$' vectors_busy
+    check "vectors for the package openai" 0 '^fine$\|^no package' vectors_openai
+fi
 check "16 clients at once get what they get alone" 0 '^fine$' together
 check "wrong requests" 0 '^fine$' wrong
 check "more than may wait" 0 '^fine$' busy
 check "broken connections" 0 '^fine$' broken
 check "slow readers" 0 '^fine$' slow
 check "the package openai" 0 '^fine$\|^no package' openai
-check "metrics" 0 '^fine$' metrics
-check "SIGTERM: answers are finished, others refused" 0 '^fine$' drain "$server"
+check "metrics" 0 '^fine$' metrics tiny $vectors
+check "SIGTERM: answers are finished, others refused" 0 '^fine$' drain "$server" $vectors
 run() {
     wait "$server" && echo fine
 }
@@ -89,7 +111,7 @@ serve --slots 2 --context 60000 --drain 0
 run() {
     ask "$@"
 }
-check "SIGTERM: a text that begins when others are cut off is, too" 0 '^fine$' late "$server"
+check "SIGTERM: a text that begins when others are cut off is, too" 0 '^fine$' late "$server" $vectors
 run() {
     wait "$server" && echo fine
 }
