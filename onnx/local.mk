@@ -11,6 +11,7 @@ onnx_operators = \
 	onnx/ops_control.c \
 	onnx/ops_conv.c \
 	onnx/ops_elementwise.c \
+	onnx/ops_grouped.c \
 	onnx/ops_index.c \
 	onnx/ops_joined.c \
 	onnx/ops_language.c \
@@ -128,6 +129,7 @@ endif
 
 onnx_tests = \
 	tests/onnx/test_files \
+	tests/onnx/test_grouped \
 	tests/onnx/test_integers \
 	tests/onnx/test_model \
 	tests/onnx/test_patterns \
@@ -139,6 +141,9 @@ ONNX_TEST_LIBS = libkiln-onnx-internal.la $(LDADD)
 tests_onnx_test_files_SOURCES = tests/onnx/test_files.c $(onnx_test_models)
 tests_onnx_test_files_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_files_LDADD = $(ONNX_TEST_LIBS)
+tests_onnx_test_grouped_SOURCES = tests/onnx/test_grouped.c $(onnx_test_models)
+tests_onnx_test_grouped_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
+tests_onnx_test_grouped_LDADD = $(ONNX_TEST_LIBS)
 tests_onnx_test_integers_SOURCES = tests/onnx/test_integers.c $(onnx_test_models)
 tests_onnx_test_integers_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_integers_LDADD = $(ONNX_TEST_LIBS)

@@ -17,6 +17,7 @@ struct kiln__onnx_call;
     X(control)                                                                                     \
     X(conv)                                                                                        \
     X(elementwise)                                                                                 \
+    X(grouped)                                                                                     \
     X(index)                                                                                       \
     X(language)                                                                                    \
     X(lines)                                                                                       \

@@ -52,10 +52,17 @@ def model_of(nodes, operands, outputs):
         else:
             inputs.append(helper.make_tensor_value_info(
                 name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape))
-    graph = helper.make_graph(nodes, 'graph', inputs, [helper.make_value_info(n, None) if t is None else
-                              helper.make_tensor_value_info(n, t, None) for n, t in outputs], weights)
+    graph = helper.make_graph(nodes, 'graph', inputs, [
+        helper.make_tensor_value_info(n, t, None) for n, t in outputs], weights)
     return helper.make_model(graph, ir_version=10, opset_imports=[
         helper.make_opsetid('', OPSET), helper.make_opsetid(DOMAIN, 1)])
+
+
+def node_of(op, operands, outputs, domain, **attributes):
+    """One node, and its operands by name; None is left out."""
+    named = {f'x{i}': value for i, value in enumerate(operands) if value is not None}
+    names = [f'x{i}' if value is not None else '' for i, value in enumerate(operands)]
+    return helper.make_node(op, names, outputs, domain=domain, **attributes), named
 
 
 class Writer:
@@ -84,14 +91,10 @@ class Writer:
 
     def node(self, op, operands, outputs=(TensorProto.FLOAT,), domain=DOMAIN, tolerance=1e-5,
              **attributes):
-        """One node; operands that are None are left out."""
-        named = {f'x{i}': value for i, value in enumerate(operands) if value is not None}
-        names = [f'x{i}' if value is not None else '' for i, value in enumerate(operands)]
+        """One node's results, of these types."""
         results = [(f'y{i}', kind) for i, kind in enumerate(outputs)]
-        node = helper.make_node(op, names, [n if kind is not None else '' for n, kind in results],
-                                domain=domain, **attributes)
-        model = model_of([node], named, [r for r in results if r[1] is not None])
-        self.write(op, model, named, tolerance)
+        node, named = node_of(op, operands, [name for name, _ in results], domain, **attributes)
+        self.write(op, model_of([node], named, results), named, tolerance)
 
 
 def matmul_n_bits(write):
@@ -150,7 +153,46 @@ def four_bits(write):
         write.write('QuantizeLinear4', model_of(nodes, names, [('y', TensorProto.FLOAT)]), names, 1e-6)
 
 
-MAKERS = (matmul_n_bits, gather_block_quantized, four_bits)
+def angles(size):
+    turned = np.outer(np.arange(64), 0.7 ** np.arange(size // 2)).astype(FLOAT)
+    return Held(np.cos(turned)), Held(np.sin(turned))
+
+
+def group_query_attention(write):
+    """A prompt, a prompt with texts of several lengths, a token, and a chunk, with a cache that has room
+    or grows."""
+    heads, pairs, size = 6, 2, 16
+    places = {'prompt': (4, (4, 4), 0, 4), 'ragged': (5, (5, 3), 0, 5), 'token': (1, (8, 5), 7, 8),
+              'room': (1, (6, 9), 12, 9), 'chunk': (3, (9,), 6, 9), 'chunk_room': (3, (9,), 16, 9)}
+    cases = itertools.product(places.values(), (False, True), (False, True), (-1, 3), (0.0, 5.0))
+    for (rows, lengths, past, total), packed, rotary, window, cap in cases:
+        if (packed and window > 0) or (packed and cap):
+            continue
+        batch = len(lengths)
+        widths = [heads * size, pairs * size, pairs * size]
+        parts = [normal(batch, rows, width) for width in widths]
+        if packed:
+            parts = [np.concatenate(parts, 2), None, None]
+        cached = [normal(batch, pairs, past, size) for _ in range(2)] if past else [None, None]
+        for index, length in enumerate(lengths):
+            for c in cached:
+                if c is not None:
+                    c[index, :, length - rows:] = 0
+        operands = parts + cached + [np.array(lengths, np.int32) - np.int32(1),
+                                     Held(np.array(total, np.int32))]
+        operands += list(angles(size)) if rotary else []
+        node, named = node_of('GroupQueryAttention', operands, ['all', 'keys', 'values'], DOMAIN, num_heads=heads,
+                              kv_num_heads=pairs, do_rotary=int(rotary), local_window_size=window,
+                              rotary_interleaved=int(packed), softcap=cap)
+        # Rows behind the end of a prompt's text are anything.
+        there = np.arange(rows)[None, :, None] < np.array(lengths)[:, None, None]
+        named['there'] = Held((there | (total > rows)).astype(FLOAT))
+        mul = helper.make_node('Mul', ['all', 'there'], ['y'])
+        write.write(node.op_type, model_of([node, mul], named, [
+            (name, TensorProto.FLOAT) for name in ('y', 'keys', 'values')]), named, 2e-5)
+
+
+MAKERS = (group_query_attention, matmul_n_bits, gather_block_quantized, four_bits)
 
 
 def main(folder):
