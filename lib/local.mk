@@ -23,6 +23,8 @@ util_sources = \
 	lib/util/structure.h \
 	lib/util/open_file.c \
 	lib/util/open_file.h \
+	lib/util/process.c \
+	lib/util/process.h \
 	lib/util/text.c \
 	lib/util/text.h \
 	lib/util/vector.c \

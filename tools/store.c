@@ -105,10 +105,16 @@ store_new(struct worker *worker, const struct kiln__compile_job *job, const stru
     return kept ? KILN__JOB_STORED : KILN__JOB_FAILED;
 }
 
+/* What has not ended then hangs, and SIGALRM ends the process. */
+static void begin_job(const struct worker *worker)
+{
+    alarm(worker->queue.head->hurry ? KILN__JOB_SECONDS : KILN__JOB_PATIENT_SECONDS);
+}
+
 static enum kiln__compile_outcome run(struct worker *worker, const struct kiln__compile_job *job)
 {
     struct kiln__key key;
-    alarm(KILN__JOB_SECONDS); /* then something hangs, and SIGALRM ends the process */
+    begin_job(worker);
     if (!kiln__key_make(&worker->shared, job->options, job->source, &key))
         return KILN__JOB_FAILED;
     enum kiln__compile_outcome outcome =
@@ -140,7 +146,7 @@ static void stand_back(struct worker *worker)
     unsetenv("OPENCL_LAYERS"); /* they are about the asker's calls */
     worker->answers = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
     dup2(STDERR_FILENO, STDOUT_FILENO);
-    alarm(KILN__JOB_SECONDS);
+    begin_job(worker);
     if (worker->queue.head->hurry)
         return;
     setpriority(PRIO_PROCESS, 0, 19);

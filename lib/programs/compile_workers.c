@@ -28,11 +28,14 @@
 #include "util/environment.h"
 #include "util/log.h"
 #include "util/open_file.h"
+#include "util/process.h"
 
 #define SECOND (1000 * KILN__MS)
 
-/* A program needs some milliseconds to begin, and more on a machine that has no time. */
+/* A program needs some milliseconds to begin. It may sleep for so long, and take so long in all on
+ * a machine that has no time for it. */
 #define LONGEST_START_NS SECOND
+#define LONGEST_BUSY_START_NS (120 * SECOND)
 
 /* A caller that can do the jobs itself waits so long for a worker to find the driver. */
 #define LONGEST_IMPATIENT_START_NS (10 * SECOND)
@@ -104,17 +107,20 @@ static int spawn(const char *program, int file, int answers, char **environment,
     return error;
 }
 
-/* Whether it ends within LONGEST_START_NS. A program that waits for all its children may have taken
- * the end along: that is no error. */
+/* Whether it ends in time. A program that waits for all its children may have taken the end along:
+ * that is no error. */
 static bool has_ended(pid_t child)
 {
-    const int64_t until = kiln__now() + LONGEST_START_NS;
+    int64_t waited = 0, slept = 0;
     int status;
     pid_t found;
     while (!(found = waitpid(child, &status, WNOHANG)) || (found < 0 && errno == EINTR)) {
-        if (kiln__now() >= until)
+        if (slept >= LONGEST_START_NS || waited >= LONGEST_BUSY_START_NS)
             return false;
-        kiln__sleep(KILN__MS);
+        const char state = kiln__process_state(child);
+        const int64_t nap = kiln__nap();
+        waited += nap;
+        slept += !state || state == 'S' ? nap : 0;
     }
     return true;
 }
@@ -195,7 +201,8 @@ bool kiln__compile_workers_start(struct kiln__compile_workers *workers,
     if (!getauxval(AT_SECURE) && workers->jobs.texts.count)
         workers->file = kiln__compile_jobs_share(
             &workers->jobs, kiln__store_thread_folder(programs->storing), &programs->shared_key,
-            programs->limit, hurry, &workers->head, &workers->length);
+            programs->limit, hurry || kiln__store_thread_is_awaited(), &workers->head,
+            &workers->length);
     return workers->file >= 0 && start_rest(workers);
 }
 
@@ -231,8 +238,9 @@ void kiln__compile_workers_start_wishes(struct kiln__compile_workers *workers,
 /* What is left of the time within which they have to say something. */
 static int patience_ms(const struct kiln__compile_workers *workers)
 {
-    bool begins = workers->impatient && !workers->heard;
-    int64_t longest = begins ? LONGEST_IMPATIENT_START_NS : KILN__JOB_SILENCE * SECOND;
+    bool begins = workers->impatient && !workers->heard && !kiln__store_thread_is_awaited();
+    int64_t silence = workers->head->hurry ? KILN__JOB_SILENCE : KILN__JOB_PATIENT_SILENCE;
+    int64_t longest = begins ? LONGEST_IMPATIENT_START_NS : silence * SECOND;
     int64_t left = (workers->heard_at + longest - kiln__now()) / KILN__MS;
     return left > 0 ? (int)left : 0;
 }

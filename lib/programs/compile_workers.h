@@ -18,10 +18,13 @@
 
 #define KILN__MOST_COMPILE_WORKERS 64
 
-/* Seconds. A worker that nobody waits for takes its turn, and each of its jobs, for so long at
- * most; then it ends itself. Workers that are silent for longer have stalled. */
+/* Seconds. A worker takes each of its jobs, and one that nobody waits for its turn, for so long at
+ * most; then it ends itself. Workers that are silent for longer have stalled. Who has the lowest
+ * priority may get hardly any of a busy machine's time. */
 #define KILN__JOB_SECONDS 120
+#define KILN__JOB_PATIENT_SECONDS 1200
 #define KILN__JOB_SILENCE (KILN__JOB_SECONDS + 10)
+#define KILN__JOB_PATIENT_SILENCE (KILN__JOB_PATIENT_SECONDS + 10)
 
 /* Used by one thread at a time; {0} before its first job. */
 struct kiln__compile_workers {
@@ -42,8 +45,9 @@ struct kiln__compile_workers {
 /* Whether other processes can compile for this one: what they compile is stored. */
 bool kiln__compile_workers_is_possible(const struct kiln__programs *programs);
 
-/* Start so many for `workers->jobs`, two seconds at most. False: none could be started. To be freed
- * in either case. */
+/* Start so many for `workers->jobs`: two seconds at most, and more where there is no processor for
+ * them. $KILN_CACHE_WAIT hurries them, and waits for their beginning. False: none could be started.
+ * To be freed in either case. */
 bool kiln__compile_workers_start(struct kiln__compile_workers *workers,
                                  struct kiln__programs *programs, unsigned count, bool hurry);
 

@@ -7,12 +7,11 @@
 
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "util/clock.h"
+#include "util/process.h"
 #include "util/vector.h"
 
 #define LONGEST_STILL_NS (1000 * KILN__MS)    /* while nothing is compiled and nothing changes */
@@ -103,17 +102,17 @@ static struct work compiler_guard_look(void)
     return work;
 }
 
-/* When there was a change last, by both clocks. */
+/* When there was a change last: what had been waited, and what processors had worked. */
 struct change {
-    int64_t now, worked;
+    int64_t waited, worked;
 };
 
 /* A launch that waits for a command that takes long, or never ends, is not compiled yet. What
  * compiles may have to wait for a processor: its work counts. Other threads of the process may work
  * meanwhile, on many processors, so that the time counts as well. */
-static bool is_stuck(const struct work *work, const struct change *last)
+static bool is_stuck(const struct work *work, const struct change *last, int64_t waited)
 {
-    const int64_t still = kiln__now() - last->now;
+    const int64_t still = waited - last->waited;
     if (!work->compiles)
         return still > LONGEST_STILL_NS;
     return still > LONGEST_COMPILE_NS ||
@@ -122,16 +121,17 @@ static bool is_stuck(const struct work *work, const struct change *last)
 
 static void await_compiler(void)
 {
-    struct change last = {kiln__now(), kiln__worked()};
+    struct change last = {0, kiln__worked()};
+    int64_t waited = 0;
     size_t before = 0;
     struct work work;
     while ((work = compiler_guard_look()).left) {
         if (work.left != before)
-            last = (struct change){kiln__now(), kiln__worked()};
+            last = (struct change){waited, kiln__worked()};
         before = work.left;
-        if (is_stuck(&work, &last))
+        if (is_stuck(&work, &last, waited))
             return;
-        kiln__sleep(KILN__MS);
+        waited += kiln__nap();
     }
 }
 
@@ -165,15 +165,7 @@ __attribute__((constructor)) void kiln__compiler_guard_exit(void)
 /* A main thread may end alone, by pthread_exit(): its process is a zombie with threads. */
 static bool main_thread_has_gone(void)
 {
-    char text[512] = "";
-    FILE *file = fopen("/proc/self/stat", "re");
-    if (!file)
-        return false;
-    size_t length = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[length] = 0;
-    const char *name_end = strrchr(text, ')');
-    return name_end && strncmp(name_end, ") Z", 3) == 0;
+    return kiln__process_state(getpid()) == 'Z';
 }
 
 static bool compiler_guard_enter(void)
@@ -194,14 +186,13 @@ static void go_on(void)
 
 bool kiln__compiler_enter(void)
 {
-    int64_t until = 0;
+    int64_t waited = 0;
     while (!compiler_guard_enter()) {
-        until = until ? until : kiln__now() + LONGEST_DOUBT_NS;
         if (main_thread_has_gone())
             go_on();
-        else if (kiln__now() > until)
+        else if (waited > LONGEST_DOUBT_NS)
             return false;
-        kiln__sleep(KILN__MS);
+        waited += kiln__nap();
     }
     return true;
 }

@@ -285,12 +285,6 @@ static bool start_thread(struct kiln__store_thread *storing)
 
 /* ---- its end ---- */
 
-/* $KILN_CACHE_WAIT, as set by `kiln cache warm`: a program ends when its kernels are stored. */
-static bool waits_for_all(void)
-{
-    return kiln__environment("KILN_CACHE_WAIT");
-}
-
 /* Whether nothing is lost if it stops now. The mutex is held. */
 static bool is_done(const struct kiln__store_thread *storing)
 {
@@ -303,7 +297,7 @@ static bool is_done(const struct kiln__store_thread *storing)
  * has, it stays there: it calls nothing that is taken down. */
 static void store_thread_end(struct kiln__store_thread *storing, bool last)
 {
-    bool forever = waits_for_all();
+    bool forever = kiln__store_thread_is_awaited();
     if (forever && !last)
         kiln__store_thread_sync(storing);
     int64_t until = forever && last ? KILN__NEVER : kiln__now() + LONGEST_END_NS;
@@ -344,6 +338,12 @@ void kiln__store_thread_guard_exit(enum kiln__store_thread_guard after)
 }
 
 /* ---- from outside ---- */
+
+/* As set by `kiln cache warm`. */
+bool kiln__store_thread_is_awaited(void)
+{
+    return kiln__environment("KILN_CACHE_WAIT");
+}
 
 static bool init_locks(struct kiln__store_thread *storing)
 {

@@ -19,6 +19,9 @@ struct kiln__store_thread;
 struct kiln__store_thread *kiln__store_thread_create(struct kiln__programs *programs,
                                                      const char *folder);
 
+/* $KILN_CACHE_WAIT: a program ends when its kernels are stored, however long that takes. */
+bool kiln__store_thread_is_awaited(void);
+
 /* Wait for what is left, a second at most ($KILN_CACHE_WAIT: for all), say what was not stored, and
  * end. In a child of fork, where there is no thread, at once. */
 void kiln__store_thread_destroy(struct kiln__store_thread *storing);

@@ -34,6 +34,14 @@ void kiln__sleep(int64_t ns)
     nanosleep(&time, NULL);
 }
 
+int64_t kiln__nap(void)
+{
+    const int64_t start = kiln__now(), most = 4 * KILN__MS;
+    kiln__sleep(KILN__MS);
+    const int64_t took = kiln__now() - start;
+    return took < most ? took : most;
+}
+
 bool kiln__cond_create(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;

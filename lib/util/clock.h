@@ -16,6 +16,10 @@ int64_t kiln__worked(void);
 
 void kiln__sleep(int64_t ns);
 
+/* Sleep for a millisecond; answers how much a limit on waiting may count of it: some milliseconds
+ * at most, however long the process was stopped, or had no processor. */
+int64_t kiln__nap(void);
+
 /* A condition whose waits end by this clock. False: it is not made. */
 bool kiln__cond_create(pthread_cond_t *condition);
 

@@ -44,12 +44,44 @@ void fake_store_program(const char *script)
     char path[300];
     snprintf(path, sizeof path, "%s/store-program", fake_folder());
     FILE *file = fopen(path, "w");
-    if (!file || fprintf(file, "#!/bin/sh\n%s\n", script) < 0 || fclose(file) ||
-        chmod(path, 0700)) {
+    if (!file ||
+        fprintf(
+            file,
+            "#!/bin/sh\nstay() { for i in $(seq 300); do [ ! -d '%s' ] || sleep 1; done; }\n%s\n",
+            fake_folder(), script) < 0 ||
+        fclose(file) || chmod(path, 0700)) {
         perror(path);
         exit(99);
     }
     setenv("KILN_STORE_PROGRAM", path, 1);
+}
+
+void fake_store_held(const char *then)
+{
+    char script[800];
+    const char *store = then ? then : getenv("KILN_STORE_PROGRAM");
+    snprintf(script, sizeof script, "%s/go", fake_folder());
+    remove(script);
+    snprintf(script, sizeof script,
+             "exec 3<&0\n"
+             "{\n"
+             "  printf r\n"
+             "  until [ -e '%s/go' ] || [ ! -d '%s' ]; do sleep 0.05; done\n"
+             "  exec '%s' <&3\n"
+             "} &",
+             fake_folder(), fake_folder(), store && *store ? store : "kiln-store");
+    fake_store_program(script);
+}
+
+void fake_store_let_go(void)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/go", fake_folder());
+    FILE *file = fopen(path, "w");
+    if (!file || fclose(file)) {
+        perror(path);
+        exit(99);
+    }
 }
 
 struct kiln__disk_store *fake_open(uint64_t limit)

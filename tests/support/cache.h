@@ -29,9 +29,14 @@ bool fake_fits(const struct kiln__loaded *loaded, int number);
 /* The entry's file within the folder, and its path. */
 void fake_path(const struct kiln__key *key, char *path, size_t size);
 
-/* A shell script in the folder, which is started in the place of kiln-store from now on. Ends the
- * program if it cannot be written. */
+/* A shell script in the folder, which is started in the place of kiln-store from now on; its `stay`
+ * lasts until fake_end(), five minutes at most. Ends the program if it cannot be written. */
 void fake_store_program(const char *script);
+
+/* The same as kiln-store, or `then`, that says at once that it is ready, and begins when it is let
+ * go: however busy a machine is, no kernel is there before, and none is given up. */
+void fake_store_held(const char *then);
+void fake_store_let_go(void);
 
 /* Numbers that look random; the same for the same state. */
 uint64_t fake_random(uint64_t *state);
