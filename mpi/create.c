@@ -80,8 +80,9 @@ static kiln_status copy_returning(kiln_mpi *mpi, MPI_Comm comm)
     MPI_Request request;
     int is_done = 0, code = MPI_Comm_idup(comm, &mpi->comm, &request);
     for (double began = kiln__mpi_now(); code == MPI_SUCCESS && !is_done;) {
+        const bool is_late = kiln__mpi_now() - began > mpi->options.timeout_s;
         code = MPI_Test(&request, &is_done, MPI_STATUS_IGNORE);
-        if (!is_done && kiln__mpi_now() - began > mpi->options.timeout_s) {
+        if (!is_done && is_late) {
             mpi->comm = MPI_COMM_NULL; /* MPI's for ever, as the structure is */
             return kiln__mpi_fail(KILN_TIMED_OUT,
                                   "%s: the other ranks have not called it within %u s", call,

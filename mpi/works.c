@@ -145,7 +145,7 @@ void *kiln__mpi_work_thread(void *argument)
     kiln_mpi *mpi = argument;
     size_t started = 0, done = 0, begun;
     double since = 0;
-    while (next_work(mpi, &begun)) {
+    while (next_work(mpi, &begun)) { /* however late it is, it looks once more */
         int code = MPI_SUCCESS, is_done = 0;
         if (started == done)
             since = kiln__mpi_now();
@@ -153,6 +153,7 @@ void *kiln__mpi_work_thread(void *argument)
             struct kiln__mpi_work *work = &mpi->works[started % KILN__MPI_MOST_WORKS];
             code = work->begin(mpi, work);
         }
+        const bool is_late = kiln__mpi_now() - since > mpi->options.timeout_s;
         if (code == MPI_SUCCESS)
             code = MPI_Test(&mpi->works[done % KILN__MPI_MOST_WORKS].request, &is_done,
                             MPI_STATUS_IGNORE);
@@ -164,7 +165,7 @@ void *kiln__mpi_work_thread(void *argument)
             done++;
             since = kiln__mpi_now();
             note_done(mpi);
-        } else if (kiln__mpi_now() - since > mpi->options.timeout_s) {
+        } else if (is_late) {
             break_by_time(mpi);
             return NULL;
         } else {

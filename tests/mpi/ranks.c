@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../mpi/ranks.h"
 #include "network.h"
 
 kiln_mpi *mpi;
@@ -166,23 +167,19 @@ static void arguments(void)
     MPI_Comm_free(&halves);
 }
 
-static kiln_mpi_options hasty(int aborts)
+/* The last rank does something else than the others, after a step. Only from then on `seconds` are
+ * the most that is waited: until then the ranks are as late as a busy machine makes them. */
+static void leave(int aborts, unsigned seconds, void (*instead)(void))
 {
     kiln_mpi_options options = KILN_MPI_OPTIONS_INIT;
-    options.timeout_s = 1;
     options.aborts = aborts;
-    return options;
-}
-
-/* The last rank does something else than the others, after a step. */
-static void leave(const kiln_mpi_options *options, void (*instead)(void))
-{
-    join(options);
+    join(&options);
     open_share(1, 3);
     ok(create(kiln_mpi_reducer(mpi)), "training");
     ok(kiln_parallel_step(world.parallel), "a step");
     if (rank == ranks - 1)
         instead();
+    mpi->options.timeout_s = seconds;
     expect_error(kiln_parallel_step(world.parallel), KILN_TIMED_OUT,
                  "has waited 1 s for the others: one has ended or does not answer");
     /* Nothing goes on from here, nor waits. */
@@ -197,7 +194,6 @@ static void leave(const kiln_mpi_options *options, void (*instead)(void))
 /* No process is ended by the handlers of the program's communicators. */
 static void mpi_fails(void)
 {
-    const kiln_mpi_options options = hasty(0);
     MPI_Errhandler before, after;
     MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
     failing = COMM_IDUP;
@@ -205,7 +201,7 @@ static void mpi_fails(void)
                  "kiln_mpi_create: MPI says: ");
     MPI_Comm_get_errhandler(MPI_COMM_WORLD, &after);
     expect(before == after && before == MPI_ERRORS_ARE_FATAL, "the program's handler has changed");
-    join(&options);
+    join(NULL);
     open_share(1, 3);
     ok(create(kiln_mpi_reducer(mpi)), "training");
     failing = IALLREDUCE;
@@ -216,7 +212,7 @@ static void mpi_fails(void)
 
 static void sleep_long(void)
 {
-    sleep(60);
+    sleep(600);
 }
 
 static void die(void)
@@ -226,26 +222,32 @@ static void die(void)
 
 static void is_silent(void)
 {
-    const kiln_mpi_options options = hasty(0);
-    leave(&options, sleep_long);
+    leave(0, 1, sleep_long);
 }
 
 static void is_silent_and_aborts(void)
 {
-    const kiln_mpi_options options = hasty(1);
-    leave(&options, sleep_long);
+    leave(1, 1, sleep_long);
 }
 
+/* The launcher is sooner. */
 static void dies(void)
 {
-    leave(NULL, die);
+    leave(0, 600, die);
 }
 
 /* Where the launcher does not look: tests/mpi/test_mpi.sh hides it. */
 static void dies_unseen(void)
 {
-    const kiln_mpi_options options = hasty(0);
-    leave(&options, die);
+    leave(0, 1, die);
+}
+
+static kiln_mpi_options hasty(int aborts)
+{
+    kiln_mpi_options options = KILN_MPI_OPTIONS_INIT;
+    options.timeout_s = 1;
+    options.aborts = aborts;
+    return options;
 }
 
 static void comes_not(void)

@@ -30,7 +30,7 @@ export KILN_CACHE=off
 mpi() {
     count=$1
     shift
-    timeout 300 "$MPIRUN" -n "$count" "$@" </dev/null
+    timeout 600 "$MPIRUN" -n "$count" "$@" </dev/null
 }
 
 # What ends with any status but 0 and timeout's.
@@ -63,7 +63,7 @@ ends() {
     mpi "$@"
     [ $? -ne 124 ]
 }
-printf '#!/bin/sh\n"%s" dies-unseen || sleep 60\n' "$ranks" >"$folder/unseen"
+printf '#!/bin/sh\n"%s" dies-unseen || sleep 600\n' "$ranks" >"$folder/unseen"
 check 'a rank that dies unseen by the launcher is waited for no longer than was said' 0 \
     'rank 0: kiln_mpi: rank 0 of 2 has waited 1 s for the others' ends 2 sh "$folder/unseen"
 
