@@ -69,11 +69,12 @@ class Executors(unittest.TestCase):
         """those behind a callback that raises are called"""
         called, told = threading.Event(), []
         with kiln.Executor(lambda x: x[0], [kiln.Row((4,))], max_batch=8, min_batch=8,
-                           max_wait=0.2) as executor, \
+                           max_wait=600) as executor, \
                 unittest.mock.patch('sys.unraisablehook', told.append):
             future = executor.submit(np.ones((1, 4)))
             future.add_done_callback(lambda _: 1 / 0)
             future.add_done_callback(lambda _: called.set())
+            executor.submit(np.ones((7, 4)))  # with which the batch is full, and runs
             self.assertTrue(called.wait(60))
         self.assertIs(told[0].exc_type, ZeroDivisionError)
 

@@ -12,7 +12,7 @@ class Exit(unittest.TestCase):
 
     def run_program(self, text, **environment):
         done = subprocess.run([sys.executable, '-c', text], capture_output=True, text=True,
-                              env={**os.environ, **environment}, timeout=120)
+                              env={**os.environ, **environment}, timeout=600)
         return done.returncode, done.stdout, done.stderr
 
     def test_any_order(self):

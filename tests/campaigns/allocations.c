@@ -20,7 +20,7 @@
 #include "budget.h"
 #include "opencl_work.h"
 
-enum { PATIENCE_S = 60, PATIENCE_COLD_S = 600, NOT_RUN = 77 };
+enum { PATIENCE_S = 120, PATIENCE_COLD_S = 600, NOT_RUN = 77 };
 
 static atomic_ulong made, limit; /* limit 0: none fails */
 static atomic_bool for_good, hit;

@@ -293,7 +293,7 @@ static void noted(kiln_status status, void *user)
 /* A callback that is still to come may hold what is looked for afterwards. */
 static void await_note(struct trial *trial, int before)
 {
-    for (int tries = 0; tries < 2000 && notes == before; tries++)
+    for (int tries = 0; tries < 60000 && notes == before; tries++)
         usleep(1000);
     trial->failed |= bad_notes > 0;
 }

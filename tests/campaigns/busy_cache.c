@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A busy server with cold caches: requests back to back, none of which may wait for a kernel to be
- * stored, and all kernels are stored all the same. 4 seconds; 100 with the argument "long", which
- * wants a quiet machine: one request of more than 50 ms is allowed then. */
+ * stored, and all kernels are stored all the same. 2 seconds, in which storing does not begin: who
+ * waited for it would wait for ever. 100 with the argument "long", which wants a quiet machine: of
+ * all requests, one of more than 50 ms is allowed then. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cold_work.h"
+#include "support/cache.h"
 
 enum { KERNELS = 6, MOST = 20000000 };
 
@@ -25,11 +27,11 @@ static int fail(const char *what)
 }
 
 /* How long each request took, in ms. */
-static size_t serve(kiln_batch *batches[KERNELS], double seconds, float *took)
+static size_t serve(kiln_batch *batches[KERNELS], double seconds, float *took, size_t most)
 {
     double start = cold_seconds(), last = start;
     size_t count = 0;
-    while (last - start < seconds && count < MOST) {
+    while (last - start < seconds && count < most) {
         if (kiln_batch_execute(batches[count % KERNELS]))
             return 0;
         double now = cold_seconds();
@@ -50,8 +52,7 @@ static int judge(float *took, size_t count, const kiln_context_stats *stats, boo
            count, (double)took[count / 2], (double)took[count - 1 - count / 100],
            (double)took[count - 1], slow, (unsigned long long)stats->kernels_compiled,
            (unsigned long long)stats->cache_stores, (unsigned long long)stats->cache_failures);
-    /* A loaded machine takes the processor away for longer than a store would. */
-    if (strict ? slow > 1 : slow * 100 > count) {
+    if (strict && slow > 1) {
         puts("too many requests waited");
         return 1;
     }
@@ -72,6 +73,8 @@ int main(int argc, char **argv)
     if (!took)
         return 99;
     cold_folders();
+    if (!strict)
+        fake_store_held(NULL);
     if (kiln_context_create(NULL, &context)) {
         puts("no OpenCL device here");
         return 77;
@@ -81,12 +84,12 @@ int main(int argc, char **argv)
         if (kiln_batch_execute(batches[i]))
             return fail("kiln_batch_execute");
     }
-    size_t count = serve(batches, strict ? 100 : 4, took);
-    /* On a loaded machine the process that stores may need longer; the server goes on. */
-    double start = cold_seconds();
-    while (count && !kiln_context_get_stats(context, &stats) && stats.cache_pending &&
-           cold_seconds() - start < 30)
-        count += serve(batches, 0.2, took + count);
+    size_t count = serve(batches, strict ? 100 : 2, took, MOST);
+    if (!strict)
+        fake_store_let_go();
+    /* The server goes on until all is stored, however long that takes on a loaded machine. */
+    while (count && count < MOST && !kiln_context_get_stats(context, &stats) && stats.cache_pending)
+        count += serve(batches, 0.2, took + count, MOST - count);
     if (!count || kiln_context_get_stats(context, &stats))
         return fail("a request");
     int status = judge(took, count, &stats, strict);
@@ -94,5 +97,6 @@ int main(int argc, char **argv)
         kiln_batch_release(batches[i]);
     kiln_context_release(context);
     free(took);
+    fake_end();
     return status;
 }

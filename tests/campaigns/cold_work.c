@@ -50,7 +50,7 @@ unsigned cold_entries(void)
 bool cold_await(unsigned count)
 {
     double start = cold_seconds();
-    while (cold_entries() < count && cold_seconds() - start < 30)
+    while (cold_entries() < count && cold_seconds() - start < 800)
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     return cold_entries() >= count;
 }

@@ -100,7 +100,7 @@ static void meddle(struct request *r, unsigned *state)
 /* A callback may come a moment after the wait is over. */
 static void await_callback(struct request *r)
 {
-    for (int i = 0; i < 20000 && !atomic_load(&r->called); i++)
+    for (int i = 0; i < 300000 && !atomic_load(&r->called); i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     finding(&seen.lost, !atomic_load(&r->called));
     finding(&seen.twice, atomic_load(&r->called) > 1);
@@ -108,7 +108,7 @@ static void await_callback(struct request *r)
 
 static void settle(struct request *r)
 {
-    kiln_status status = kiln_future_wait_for(r->future, 60000000);
+    kiln_status status = kiln_future_wait_for(r->future, 300000000);
     switch (status) {
     case KILN_OK:
         finding(&seen.wrong, !is_right(r));

@@ -23,7 +23,7 @@
 #include "budget.h"
 #include "opencl_work.h"
 
-enum { NOT_RUN = 77, PATIENCE_S = 10, PATIENCE_SLOW_S = 120, NAMES = 64 };
+enum { NOT_RUN = 77, PATIENCE_S = 120, PATIENCE_SLOW_S = 600, NAMES = 64 };
 
 /* Failures that may go by without a word, because the result is right without the call; that it is
  * right is looked at in each case. */

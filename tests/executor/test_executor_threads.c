@@ -335,7 +335,7 @@ static void *fork_or_ask(void *number)
         check(served_try(executor, x, &y, 1, NULL, &future) == KILN_OK);
         pid_t child = fork();
         if (!child) {
-            alarm(20);
+            alarm(300);
             _exit(!is_refused(future));
         }
         while (child > 0 && waitpid(child, &state, 0) < 0 && errno == EINTR)

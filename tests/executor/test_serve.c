@@ -98,7 +98,7 @@ static void end(void)
 static int dial(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const struct timeval patience = {.tv_sec = 60};
+    const struct timeval patience = {.tv_sec = 300};
     int s = socket(AF_UNIX, SOCK_STREAM, 0);
     strcpy(address.sun_path, world.path);
     while (connect(s, (const struct sockaddr *)&address, sizeof address))

@@ -45,7 +45,7 @@ static void start(void)
 /* A driver lets go of finished commands when it comes to it. */
 static bool driver_let_go(void)
 {
-    for (int tries = 0; tries < 20000 && driver_references() != references_at_start; tries++)
+    for (int tries = 0; tries < 300000 && driver_references() != references_at_start; tries++)
         usleep(1000);
     return driver_references() == references_at_start;
 }

@@ -128,7 +128,7 @@ static void wait_until_told(struct told *told, int times)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 20;
+    until.tv_sec += 300;
     int late = 0;
     pthread_mutex_lock(&told->lock);
     while (told->times < times && !late)

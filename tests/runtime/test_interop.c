@@ -66,7 +66,7 @@ static cl_uint references(cl_context context)
 static void close_own(struct own own)
 {
     clReleaseCommandQueue(own.queue);
-    for (int i = 0; i < 2000 && references(own.context) > 1; i++)
+    for (int i = 0; i < 30000 && references(own.context) > 1; i++)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); /* drivers let go by and by */
     cr_expect_eq(references(own.context), 1u, "kiln still holds the cl_context");
     clReleaseContext(own.context);

@@ -86,7 +86,7 @@ bool served_right(const float *x, const float *y, size_t rows)
 
 bool served_running(kiln_executor *executor, uint64_t requests)
 {
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 300000; i++) {
         if (served_stats(executor).running == requests)
             return true;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);

@@ -28,7 +28,7 @@ kiln_status served_try(kiln_executor *executor, const float *x, float *y, size_t
 void served_fill(float *x, size_t rows, unsigned seed);
 bool served_right(const float *x, const float *y, size_t rows);
 
-/* Until so many requests are in batches: false after 20 s. */
+/* Until so many requests are in batches: false after five minutes or more. */
 bool served_running(kiln_executor *executor, uint64_t requests);
 
 /* What is enqueued from now on waits; until the gate is opened. */

@@ -39,7 +39,7 @@ END
 chmod +x "$folder/kiln"
 
 embed() {
-    (cd "$folder" && PYTHONDONTWRITEBYTECODE=1 timeout 100 "$python" "$source/examples/embed_dask.py" \
+    (cd "$folder" && PYTHONDONTWRITEBYTECODE=1 timeout 600 "$python" "$source/examples/embed_dask.py" \
         --model "$encoder" --piece 300 --output "$folder/together" "$@" </dev/null)
 }
 check 'a worker is killed: its lines are done by another' 0 '^1010 lines by [12] workers$' \

@@ -96,7 +96,7 @@ run() {
     exec 3<>"$folder/fifo" # which never ends
     write_lines 20000 >&3 &
     writer=$!
-    timeout 60 "$kiln" embed -m "$encoder" -p mean -o /dev/full - 3>&- <"$folder/fifo"
+    timeout 300 "$kiln" embed -m "$encoder" -p mean -o /dev/full - 3>&- <"$folder/fifo"
     ended=$?
     kill "$writer" 2>/dev/null
     exec 3>&-

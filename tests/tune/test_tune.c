@@ -40,7 +40,7 @@ static kiln_tunable tunable_named(const kiln_context *context, const char *name)
     return tunable;
 }
 
-TestSuite(tune, .timeout = 240);
+TestSuite(tune, .timeout = 600);
 
 /* ---- records ---- */
 
