@@ -3,7 +3,6 @@
 
 # A program measures kiln beside its peers; what the programs share is a library of its own, since
 # neither is built unless asked for.
-EXTRA_PROGRAMS =
 bench_programs = \
 	bench/attention \
 	bench/chain \

@@ -17,9 +17,16 @@ struct kiln__tokens {
 /* False: no memory. */
 bool kiln__tokens_add(struct kiln__tokens *tokens, int32_t number);
 
+/* Of two tokens in a row; the lowest rank comes first. */
+struct kiln__bpe_merge {
+    int32_t left, right, made;
+    uint32_t rank;
+};
+
 struct kiln__bpe {
     const struct kiln__vocabulary *vocabulary;
     const struct kiln__split_rule *rule; /* of byte-level BPE; NULL: SentencePiece's */
+    bool whole;                          /* a piece that is a token needs no merges */
     int32_t bytes[256];                  /* their tokens; -1: none, the byte is left out */
     size_t n_merges;
     struct kiln__bpe_merge *merges; /* in the order of their pairs */
@@ -28,10 +35,14 @@ struct kiln__bpe {
     bool leads;                     /* a text begins with a space */
 };
 
+/* From a GGUF file: merges, or scores. */
 kiln_status kiln__bpe_read(const struct kiln__gguf *gguf, const struct kiln__vocabulary *vocabulary,
                            struct kiln__bpe *bpe);
 kiln_status kiln__bpe_read_scores(const struct kiln__gguf *gguf,
                                   const struct kiln__vocabulary *vocabulary, struct kiln__bpe *bpe);
+
+/* Make merges that are there findable. */
+void kiln__bpe_order(struct kiln__bpe *bpe);
 void kiln__bpe_free(struct kiln__bpe *bpe);
 
 /* Add the tokens of part of a text, of its beginning or of another. Threads: any. False: no memory.

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # ---- libkiln-lm: language models in GGUF files, on kiln's public functions alone ----
 
-# The tokenizer of `kiln embed` has it, too.
-unicode_sources = \
+# The tokenizer of `kiln embed` has these, too.
+tokens_sources = \
+	lm/bpe.c \
+	lm/bpe.h \
+	lm/split.c \
+	lm/split.h \
 	lm/unicode.c \
-	lm/unicode.h
+	lm/unicode.h \
+	lm/vocabulary.c \
+	lm/vocabulary.h
 lm_sources = \
 	lib/executor/histogram.c \
 	lib/executor/histogram.h \
@@ -17,8 +23,7 @@ lm_sources = \
 	lm/batcher_step.c \
 	lm/blocks.c \
 	lm/blocks.h \
-	lm/bpe.c \
-	lm/bpe.h \
+	lm/bpe_gguf.c \
 	lm/caches.c \
 	lm/caches.h \
 	lm/chat.c \
@@ -49,16 +54,13 @@ lm_sources = \
 	lm/sample.h \
 	lm/session.c \
 	lm/session.h \
-	lm/split.c \
-	lm/split.h \
 	lm/structure.c \
 	lm/structure.h \
 	lm/tokenizer.c \
 	lm/tokenizer.h \
-	lm/vocabulary.c \
-	lm/vocabulary.h \
+	lm/vocabulary_gguf.c \
 	lm/weights.c \
-	$(unicode_sources)
+	$(tokens_sources)
 
 if LM
 kilninclude_HEADERS += include/kiln/lm.h include/kiln/lm.hpp

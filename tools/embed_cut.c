@@ -16,7 +16,7 @@ enum {
 
 /* Consecutive lines, in one thread. */
 struct cutter {
-    struct wordpiece *wordpiece;
+    struct tokenizer *tokenizer;
     const struct embed_lines *lines;
     size_t max_length, first, end; /* of the lines */
     int32_t *ids;
@@ -30,14 +30,14 @@ struct embed_cutters {
     size_t count;
 };
 
-struct embed_cutters *embed_open_cutters(const struct wordpiece *wordpiece)
+struct embed_cutters *embed_open_cutters(const struct tokenizer *tokenizer)
 {
     struct embed_cutters *all = calloc(1, sizeof *all);
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     while (all && all->count < MOST_CUTTERS && (!all->count || (long)all->count < processors)) {
         struct cutter *cutter = &all->cutters[all->count];
-        cutter->wordpiece = wordpiece_share(wordpiece);
-        if (!cutter->wordpiece)
+        cutter->tokenizer = tokenizer_share(tokenizer);
+        if (!cutter->tokenizer)
             break;
         all->count++;
     }
@@ -51,7 +51,7 @@ struct embed_cutters *embed_open_cutters(const struct wordpiece *wordpiece)
 void embed_close_cutters(struct embed_cutters *all)
 {
     for (size_t i = 0; all && i < all->count; i++) {
-        wordpiece_close(all->cutters[i].wordpiece);
+        tokenizer_close(all->cutters[i].tokenizer);
         free(all->cutters[i].ids);
     }
     free(all);
@@ -82,10 +82,10 @@ static void *cut(void *user)
         size_t begin = i ? lines->ends[i - 1] : 0, count = 0;
         cutter->fine =
             make_room(&cutter->ids, &cutter->capacity, cutter->count + cutter->max_length) &&
-            wordpiece_encode(cutter->wordpiece, lines->text + begin, lines->ends[i] - begin,
+            tokenizer_encode(cutter->tokenizer, lines->text + begin, lines->ends[i] - begin,
                              cutter->max_length, cutter->ids + cutter->count, &count);
         if (cutter->fine && !count) /* a tokenizer that puts nothing around a text */
-            cutter->ids[cutter->count + count++] = cutter->wordpiece->unknown;
+            cutter->ids[cutter->count + count++] = cutter->tokenizer->unknown;
         lines->starts[i] = cutter->count;
         cutter->count += count;
     }

@@ -82,7 +82,7 @@ kiln_SOURCES += $(run_sources) $(precision_sources)
 kiln_CPPFLAGS += -DHAVE_ONNX=1
 kiln_LDADD += libkiln-onnx.la
 if UTF8PROC
-kiln_SOURCES += $(embed_sources) $(wordpiece_sources)
+kiln_SOURCES += $(embed_sources) $(tokenizer_sources)
 kiln_CPPFLAGS += $(UTF8PROC_CFLAGS)
 kiln_LDADD += $(UTF8PROC_LIBS)
 endif
@@ -104,9 +104,21 @@ kiln_SOURCES += $(precision_sources)
 endif
 endif
 
-# The tokenizer of `kiln embed`, on libutf8proc.
-wordpiece_sources = \
-	$(unicode_sources) \
+# The tokenizers of `kiln embed`, on libutf8proc.
+tokenizer_sources = \
+	$(tokens_sources) \
+	lm/charsmap.c \
+	lm/charsmap.h \
+	lm/unigram.c \
+	lm/unigram.h \
+	tools/subwords.c \
+	tools/subwords.h \
+	tools/subwords_added.c \
+	tools/subwords_normalize.c \
+	tools/subwords_read.c \
+	tools/tokenizer.c \
+	tools/tokenizer.h \
+	tools/tokenizer_json.c \
 	tools/wordpiece.c \
 	tools/wordpiece.h \
 	tools/wordpiece_text.c \

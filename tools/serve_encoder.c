@@ -230,15 +230,15 @@ static bool complain(const char *sentence)
 
 static bool open_tokenizer(struct serve_encoder *encoder, size_t most_tokens)
 {
-    char error[WORDPIECE_ERROR];
-    encoder->wordpiece = wordpiece_open(encoder->files.vocabulary, error);
-    if (!encoder->wordpiece)
+    char error[TOKENIZER_ERROR];
+    encoder->tokenizer = tokenizer_open(encoder->files.vocabulary, error);
+    if (!encoder->tokenizer)
         return complain(error);
     encoder->max_length = encoder->files.max_length;
     if (most_tokens && most_tokens < encoder->max_length)
         encoder->max_length = most_tokens;
     return encoder->max_length >
-               encoder->wordpiece->before_count + encoder->wordpiece->after_count ||
+               encoder->tokenizer->around.before_count + encoder->tokenizer->around.after_count ||
            complain("--context has no room for words beside the tokens around them");
 }
 
@@ -263,7 +263,7 @@ static void close_encoder(struct served *model)
         return;
     kiln_executor_release(encoder->model.executor);
     kiln_model_release(encoder->model.onnx);
-    wordpiece_close(encoder->wordpiece);
+    tokenizer_close(encoder->tokenizer);
     embed_free_files(&encoder->files);
     pthread_mutex_destroy(&encoder->lock);
     free(encoder);

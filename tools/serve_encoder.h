@@ -14,7 +14,7 @@ struct serve_encoder {
     size_t max_length;    /* of a text, in tokens */
     size_t most_texts;    /* that wait */
     pthread_mutex_t lock; /* of the tokenizer */
-    struct wordpiece *wordpiece;
+    struct tokenizer *tokenizer;
     atomic_size_t texts; /* of requests whose vectors are not all there */
     atomic_uint_least64_t tokens, refused;
 };

@@ -54,7 +54,7 @@ static bool add_text(struct serve_reading *r, json_t *text)
         return no_memory(r);
     pthread_mutex_lock(&encoder->lock);
     const bool fine =
-        wordpiece_encode(encoder->wordpiece, json_string_value(text), json_string_length(text),
+        tokenizer_encode(encoder->tokenizer, json_string_value(text), json_string_length(text),
                          encoder->max_length + 1, ids, &count);
     pthread_mutex_unlock(&encoder->lock);
     return fine ? add_input(r, count) : no_memory(r);
@@ -62,7 +62,7 @@ static bool add_text(struct serve_reading *r, json_t *text)
 
 static bool add_tokens(struct serve_reading *r, json_t *numbers)
 {
-    const int32_t largest = r->form->model->encoder->wordpiece->largest;
+    const int32_t largest = r->form->model->encoder->tokenizer->largest;
     int32_t *ids = make_room(r->form->vectors, json_array_size(numbers));
     json_t *number;
     size_t i;

@@ -115,11 +115,8 @@ static size_t special_at(const struct wordpiece *wordpiece, const char *text, si
 bool wordpiece_encode(struct wordpiece *wordpiece, const char *text, size_t bytes, size_t most,
                       int32_t *ids, size_t *count)
 {
-    struct output output = {ids, 0,
-                            most > wordpiece->after_count ? most - wordpiece->after_count : 0};
+    struct output output = {ids, 0, most};
     size_t start = 0, at = 0;
-    for (size_t i = 0; i < wordpiece->before_count; i++)
-        put(&output, wordpiece->before[i]);
     while (at < bytes) {
         int32_t id;
         size_t length = special_at(wordpiece, text + at, bytes - at, &id);
@@ -132,9 +129,6 @@ bool wordpiece_encode(struct wordpiece *wordpiece, const char *text, size_t byte
             put(&output, id);
         start = at += length;
     }
-    output.most = most;
-    for (size_t i = 0; i < wordpiece->after_count; i++)
-        put(&output, wordpiece->after[i]);
     *count = output.count;
     return true;
 }

@@ -4,10 +4,7 @@
  * numbers tests/onnx/test_wordpiece.c knows; Unicode's tables are libutf8proc's. */
 #pragma once
 
-#include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tokenizer.h"
 
 /* ---- code points (wordpiece_text.c) ---- */
 
@@ -32,11 +29,7 @@ bool points_is_punctuation(int32_t point);
 
 /* ---- a vocabulary (wordpiece_vocabulary.c) ---- */
 
-enum {
-    WORDPIECE_MOST_AROUND = 4, /* tokens before and behind each text */
-    WORDPIECE_MOST_PREFIX = 15,
-    WORDPIECE_MOST_WORD = 10000
-};
+enum { WORDPIECE_MOST_PREFIX = 15, WORDPIECE_MOST_WORD = 10000 };
 
 struct wordpiece {
     json_t *vocabulary;       /* piece: number */
@@ -45,20 +38,16 @@ struct wordpiece {
     struct wordpiece_rules rules;
     char prefix[WORDPIECE_MOST_PREFIX + 1]; /* of a piece that does not begin a word */
     int32_t unknown;
-    int32_t before[WORDPIECE_MOST_AROUND], after[WORDPIECE_MOST_AROUND];
-    size_t before_count, after_count;
     size_t longest_word;  /* in characters; a longer one is unknown */
     size_t longest_piece; /* in bytes */
-    int32_t largest;      /* number in the vocabulary */
 
     struct points points; /* of the text at hand */
     char *word;           /* room for a prefix, then the word at hand in UTF-8 */
 };
 
-/* Read tokenizer.json, or vocab.txt (a piece a line) with the tokenizer_config.json beside it if
- * there is one. NULL: a sentence is in `error`. */
-enum { WORDPIECE_ERROR = 512 };
-struct wordpiece *wordpiece_open(const char *path, char error[WORDPIECE_ERROR]);
+/* Of tokenizer.json; where the reading has none, of vocab.txt, and of the tokenizer_config.json
+ * beside it if there is one. NULL: said. */
+struct wordpiece *wordpiece_read(const struct tokenizer_reading *reading);
 void wordpiece_close(struct wordpiece *wordpiece);
 
 /* The same tokenizer for another thread, to be closed as well. NULL: no memory. */
@@ -66,7 +55,6 @@ struct wordpiece *wordpiece_share(const struct wordpiece *wordpiece);
 
 /* ---- texts (wordpiece.c) ---- */
 
-/* The numbers of a text with those before and behind it, `most` at most: the text's end is left
- * out where it is longer. One thread at a time. False: no memory. */
+/* See tokenizer_encode(), without what is around a text. */
 bool wordpiece_encode(struct wordpiece *wordpiece, const char *text, size_t bytes, size_t most,
                       int32_t *ids, size_t *count);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../tools/wordpiece.h"
+#include "../../tools/tokenizer.h"
 #include "../support/missing.h"
 
 /* A piece's number is its place. */
@@ -120,24 +120,24 @@ static const char *write_tokenizer(const char *of, const char *key, const char *
     return path;
 }
 
-static struct wordpiece *open_one(const char *path)
+static struct tokenizer *open_one(const char *path)
 {
-    char error[WORDPIECE_ERROR] = "";
-    struct wordpiece *wordpiece = wordpiece_open(path, error);
-    cr_assert(wordpiece, "%s", error);
-    return wordpiece;
+    char error[TOKENIZER_ERROR] = "";
+    struct tokenizer *tokenizer = tokenizer_open(path, error);
+    cr_assert(tokenizer, "%s", error);
+    return tokenizer;
 }
 
 /* ---- numbers ---- */
 
 /* The numbers of a text, with spaces between them. */
-static const char *numbers_of(struct wordpiece *wordpiece, const char *text, size_t bytes,
+static const char *numbers_of(struct tokenizer *tokenizer, const char *text, size_t bytes,
                               size_t most)
 {
     static char numbers[4096];
     static int32_t ids[512];
     size_t count, length = 0;
-    cr_assert(wordpiece_encode(wordpiece, text, bytes, most, ids, &count));
+    cr_assert(tokenizer_encode(tokenizer, text, bytes, most, ids, &count));
     cr_assert_leq(count, most);
     *numbers = 0;
     for (size_t i = 0; i < count; i++)
@@ -147,14 +147,14 @@ static const char *numbers_of(struct wordpiece *wordpiece, const char *text, siz
 
 static void expect_texts(const char *path, int column)
 {
-    struct wordpiece *wordpiece = open_one(path);
+    struct tokenizer *tokenizer = open_one(path);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const char *columns[] = {texts[i].usual, texts[i].cased, texts[i].accented};
         const char *expected = columns[column] ? columns[column] : texts[i].usual;
-        const char *got = numbers_of(wordpiece, texts[i].text, texts[i].bytes, 512);
+        const char *got = numbers_of(tokenizer, texts[i].text, texts[i].bytes, 512);
         cr_expect_str_eq(got, expected, "\"%s\" is %s, not %s", texts[i].text, got, expected);
     }
-    wordpiece_close(wordpiece);
+    tokenizer_close(tokenizer);
 }
 
 Test(wordpiece, a_vocabulary_of_lines_gives_the_known_numbers)
@@ -182,21 +182,21 @@ Test(wordpiece, accents_may_stay_while_capitals_go)
 
 Test(wordpiece, a_text_is_cut_at_its_end_and_keeps_what_is_around_it)
 {
-    struct wordpiece *wordpiece = open_one(write_vocabulary());
-    cr_expect_str_eq(numbers_of(wordpiece, TEXT("the sun is out the sun"), 6), "2 7 17 10 19 3");
-    cr_expect_str_eq(numbers_of(wordpiece, TEXT("the sun"), 2), "2 3");
-    wordpiece_close(wordpiece);
+    struct tokenizer *tokenizer = open_one(write_vocabulary());
+    cr_expect_str_eq(numbers_of(tokenizer, TEXT("the sun is out the sun"), 6), "2 7 17 10 19 3");
+    cr_expect_str_eq(numbers_of(tokenizer, TEXT("the sun"), 2), "2 3");
+    tokenizer_close(tokenizer);
 }
 
 Test(wordpiece, a_word_of_more_than_a_hundred_characters_is_unknown)
 {
-    struct wordpiece *wordpiece = open_one(write_vocabulary());
+    struct tokenizer *tokenizer = open_one(write_vocabulary());
     char word[101];
     memset(word, '1', sizeof word);
-    const char *numbers = numbers_of(wordpiece, word, 100, 512);
+    const char *numbers = numbers_of(tokenizer, word, 100, 512);
     cr_expect_eq(strncmp(numbers, "2 35 34 34 ", 11), 0, "%s", numbers);
-    cr_expect_str_eq(numbers_of(wordpiece, word, 101, 512), "2 1 3");
-    wordpiece_close(wordpiece);
+    cr_expect_str_eq(numbers_of(tokenizer, word, 101, 512), "2 1 3");
+    tokenizer_close(tokenizer);
 }
 
 Test(wordpiece, what_stands_around_a_text_is_as_the_file_says)
@@ -208,10 +208,10 @@ Test(wordpiece, what_stands_around_a_text_is_as_the_file_says)
         {"{\"type\": \"RobertaProcessing\", \"cls\": [\"<s>\", 4], \"sep\": [\"</s>\", 5]}",
          "4 7 5"}};
     for (size_t i = 0; i < sizeof processors / sizeof *processors; i++) {
-        struct wordpiece *wordpiece =
+        struct tokenizer *tokenizer =
             open_one(write_tokenizer(NULL, "post_processor", processors[i][0]));
-        cr_expect_str_eq(numbers_of(wordpiece, TEXT("the"), 512), processors[i][1]);
-        wordpiece_close(wordpiece);
+        cr_expect_str_eq(numbers_of(tokenizer, TEXT("the"), 512), processors[i][1]);
+        tokenizer_close(tokenizer);
     }
 }
 
@@ -220,7 +220,7 @@ Test(wordpiece, a_file_that_is_not_understood_is_refused_in_words)
     static const struct {
         const char *of, *key, *value, *sentence;
     } changes[] = {
-        {"model", "type", "\"BPE\"", "its model is \"BPE\", not \"WordPiece\""},
+        {"model", "type", "\"WordLevel\"", "its model is \"WordLevel\", neither \"WordPiece\""},
         {"model", "vocab", "[]", "its model has no vocabulary"},
         {"model", "vocab", "{\"a\": \"b\"}", "\"a\" has no number"},
         {"model", "vocab", "{\"a\": -1}", "\"a\" has the number -1"},
@@ -231,16 +231,16 @@ Test(wordpiece, a_file_that_is_not_understood_is_refused_in_words)
         {"normalizer", "type", "\"NFC\"", "its normalizer is \"NFC\""},
         {NULL, "normalizer", "[]", "its normalizer is \"\""},
         {"pre_tokenizer", "type", "\"ByteLevel\"", "its pre-tokenizer is \"ByteLevel\""},
-        {NULL, "post_processor", "{\"type\": \"Sequence\"}", "its post-processor is \"Sequence\""},
+        {NULL, "post_processor", "{\"type\": \"Odd\"}", "its post-processor is \"Odd\""},
         {NULL, "post_processor", "{\"type\": \"BertProcessing\"}", "has no number"},
         {"post_processor", "single", "[]", "has no place for the text"},
         {NULL, "added_tokens", "[{}]", "added token 0 has no number"},
         {NULL, "added_tokens", "[{\"id\": 1}]", "the special token \"\" has the number 1"},
     };
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-        char error[WORDPIECE_ERROR] = "";
+        char error[TOKENIZER_ERROR] = "";
         const char *path = write_tokenizer(changes[i].of, changes[i].key, changes[i].value);
-        cr_expect_null(wordpiece_open(path, error), "taken: %s", changes[i].sentence);
+        cr_expect_null(tokenizer_open(path, error), "taken: %s", changes[i].sentence);
         cr_expect(strstr(error, changes[i].sentence) && strstr(error, path),
                   "not \"%s\" but \"%s\"", changes[i].sentence, error);
     }
@@ -248,12 +248,12 @@ Test(wordpiece, a_file_that_is_not_understood_is_refused_in_words)
 
 Test(wordpiece, a_file_that_cannot_be_read_is_named)
 {
-    char error[WORDPIECE_ERROR] = "";
-    cr_expect_null(wordpiece_open(missing_path("vocab.txt"), error));
+    char error[TOKENIZER_ERROR] = "";
+    cr_expect_null(tokenizer_open(missing_path("vocab.txt"), error));
     cr_expect_not_null(strstr(error, "/vocab.txt: No such file or directory"));
-    cr_expect_null(wordpiece_open(write_file("tokenizer.json", "{\"model\": "), error));
+    cr_expect_null(tokenizer_open(write_file("tokenizer.json", "{\"model\": "), error));
     cr_expect(strstr(error, "tokenizer.json: "), "%s", error);
-    cr_expect_null(wordpiece_open(write_file("vocab.txt", "[UNK]\na\n"), error));
+    cr_expect_null(tokenizer_open(write_file("vocab.txt", "[UNK]\na\n"), error));
     cr_expect(strstr(error, "its vocabulary has no \"[CLS]\""), "%s", error);
 }
 

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which tokenizer a file has. */
+#include "tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "subwords.h"
+#include "wordpiece.h"
+
+static bool read_json(const struct tokenizer_reading *reading)
+{
+    struct tokenizer *to = reading->to;
+    const char *type = tokenizer_text(json_object_get(reading->root, "model"), "type");
+    if (!tokenizer_read_processor(reading))
+        return false;
+    if (!strcmp(type, "WordPiece"))
+        return (to->words = wordpiece_read(reading)) != NULL;
+    return (to->subwords = subwords_read(reading)) != NULL;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && !strcmp(text + length - tail, end);
+}
+
+struct tokenizer *tokenizer_open(const char *path, char error[TOKENIZER_ERROR])
+{
+    struct tokenizer *to = calloc(1, sizeof *to);
+    struct tokenizer_reading reading = {path, NULL, error, to};
+    json_error_t why;
+    bool fine = to || tokenizer_refuse(&reading, "out of memory");
+    if (fine && !ends_with(path, ".json")) {
+        fine = (to->words = wordpiece_read(&reading)) != NULL;
+    } else if (fine) {
+        json_t *root = json_load_file(path, 0, &why);
+        reading.root = root;
+        fine = root ? read_json(&reading) : tokenizer_refuse(&reading, "%s", why.text);
+        json_decref(root);
+    }
+    if (fine)
+        return to;
+    tokenizer_close(to);
+    return NULL;
+}
+
+struct tokenizer *tokenizer_share(const struct tokenizer *tokenizer)
+{
+    struct tokenizer *shared = malloc(sizeof *shared);
+    if (!shared)
+        return NULL;
+    *shared = *tokenizer;
+    if (tokenizer->words)
+        shared->words = wordpiece_share(tokenizer->words);
+    if (tokenizer->subwords)
+        subwords_hold(tokenizer->subwords);
+    if (!tokenizer->words || shared->words)
+        return shared;
+    tokenizer_close(shared);
+    return NULL;
+}
+
+void tokenizer_close(struct tokenizer *tokenizer)
+{
+    if (!tokenizer)
+        return;
+    wordpiece_close(tokenizer->words);
+    subwords_close(tokenizer->subwords);
+    free(tokenizer);
+}
+
+bool tokenizer_encode(struct tokenizer *tokenizer, const char *text, size_t bytes, size_t most,
+                      int32_t *ids, size_t *count)
+{
+    const struct tokenizer_around *around = &tokenizer->around;
+    const size_t after = around->after_count, room = most > after ? most - after : 0;
+    size_t begin = 0, own = 0;
+    while (begin < around->before_count && begin < room) {
+        ids[begin] = around->before[begin];
+        begin++;
+    }
+    if (!(tokenizer->words
+              ? wordpiece_encode(tokenizer->words, text, bytes, room - begin, ids + begin, &own)
+              : subwords_encode(tokenizer->subwords, text, bytes, room - begin, ids + begin, &own)))
+        return false;
+    *count = begin + own;
+    for (size_t i = 0; i < after && *count < most; i++)
+        ids[(*count)++] = around->after[i];
+    return true;
+}
