@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantised weights of MatMulNBits that the file has: at load they become rows of a type of blocks
  * of kiln's, which products read as they lie in memory. */
-#ifndef KILN_ONNX_BLOCKS_H
-#define KILN_ONNX_BLOCKS_H
+#pragma once
 
 #include "onnx/call.h"
 #include "onnx/model.h"
@@ -38,5 +37,3 @@ kiln_buffer *kiln__onnx_blocks_of(const kiln_onnx_model *model, const struct kil
  * refuses the node where they do not cover these. */
 kiln_tensor kiln__onnx_repeat(struct kiln__onnx_call *call, kiln_tensor x, size_t axis,
                               size_t block, size_t extent);
-
-#endif

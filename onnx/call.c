@@ -214,6 +214,30 @@ const int64_t *kiln__onnx_list(struct kiln__onnx_call *call, const char *name, s
     return kiln__onnx_ints(call, name, n);
 }
 
+/* ---- other operators ---- */
+
+void kiln__onnx_apply(struct kiln__onnx_call *call, const char *name, int version, size_t n_inputs,
+                      struct kiln__onnx_value *const *in, size_t n_outputs,
+                      struct kiln__onnx_value *out)
+{
+    enum { MOST = 8 };
+    static const bool all[MOST] = {true, true, true, true, true, true, true, true};
+    struct kiln__onnx_call inner = *call;
+    inner.row = kiln__onnx_find_row("", name, version);
+    if (!inner.row || n_outputs > MOST) {
+        kiln__onnx_refuse(call, KILN_UNSUPPORTED, "%s of version %d with %zu results", name,
+                          version, n_outputs);
+        return;
+    }
+    inner.version = version;
+    inner.n_inputs = n_inputs;
+    inner.in = (struct kiln__onnx_value **)in;
+    inner.n_outputs = n_outputs;
+    inner.out = out;
+    inner.wanted = out == call->out ? call->wanted : all;
+    inner.row->record(&inner);
+}
+
 /* ---- results ---- */
 
 /* What the lower bits are as an integer of so many. */

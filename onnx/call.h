@@ -92,6 +92,14 @@ size_t kiln__onnx_axis(struct kiln__onnx_call *call, int64_t axis, size_t rank);
 /* What lists of axes come as: an attribute in older versions, operand i in newer ones. */
 const int64_t *kiln__onnx_list(struct kiln__onnx_call *call, const char *name, size_t i, size_t *n);
 
+/* ---- other operators ---- */
+
+/* Record ONNX's operator of that name and version of its set with these values, and this node's
+ * attributes. Results that it does not have stay as they are. */
+void kiln__onnx_apply(struct kiln__onnx_call *call, const char *name, int version, size_t n_inputs,
+                      struct kiln__onnx_value *const *in, size_t n_outputs,
+                      struct kiln__onnx_value *out);
+
 /* ---- results ---- */
 
 /* Result k is this tensor, of a type of ONNX. */

@@ -11,6 +11,7 @@ onnx_operators = \
 	onnx/ops_control.c \
 	onnx/ops_conv.c \
 	onnx/ops_elementwise.c \
+	onnx/ops_fused.c \
 	onnx/ops_grouped.c \
 	onnx/ops_index.c \
 	onnx/ops_joined.c \
@@ -24,6 +25,7 @@ onnx_operators = \
 	onnx/ops_normalization.c \
 	onnx/ops_pool.c \
 	onnx/ops_product.c \
+	onnx/ops_qlinear.c \
 	onnx/ops_quantize.c \
 	onnx/ops_recurrence.c \
 	onnx/ops_reduce.c \
@@ -131,6 +133,7 @@ onnx_tests = \
 	tests/onnx/test_files \
 	tests/onnx/test_grouped \
 	tests/onnx/test_integers \
+	tests/onnx/test_microsoft \
 	tests/onnx/test_model \
 	tests/onnx/test_patterns \
 	tests/onnx/test_quantised \
@@ -147,6 +150,9 @@ tests_onnx_test_grouped_LDADD = $(ONNX_TEST_LIBS)
 tests_onnx_test_integers_SOURCES = tests/onnx/test_integers.c $(onnx_test_models)
 tests_onnx_test_integers_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_integers_LDADD = $(ONNX_TEST_LIBS)
+tests_onnx_test_microsoft_SOURCES = tests/onnx/test_microsoft.c $(onnx_test_models)
+tests_onnx_test_microsoft_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
+tests_onnx_test_microsoft_LDADD = $(ONNX_TEST_LIBS)
 tests_onnx_test_model_SOURCES = tests/onnx/test_model.c $(onnx_test_models)
 tests_onnx_test_model_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_model_LDADD = $(ONNX_TEST_LIBS)

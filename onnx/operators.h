@@ -17,6 +17,7 @@ struct kiln__onnx_call;
     X(control)                                                                                     \
     X(conv)                                                                                        \
     X(elementwise)                                                                                 \
+    X(fused)                                                                                       \
     X(grouped)                                                                                     \
     X(index)                                                                                       \
     X(language)                                                                                    \
@@ -29,6 +30,7 @@ struct kiln__onnx_call;
     X(normalization)                                                                               \
     X(pool)                                                                                        \
     X(product)                                                                                     \
+    X(qlinear)                                                                                     \
     X(quantize)                                                                                    \
     X(recurrence)                                                                                  \
     X(reduce)                                                                                      \

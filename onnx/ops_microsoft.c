@@ -91,7 +91,7 @@ static kiln_tensor key_mask(struct kiln__onnx_call *call, size_t i, const struct
 
 /* softmax(scale q k' + masks) v, back as [batch, rows, width] */
 static void attend(struct kiln__onnx_call *call, const struct heads *heads, kiln_tensor q,
-                   kiln_tensor k, kiln_tensor v, kiln_tensor mask, kiln_tensor more)
+                   kiln_tensor k, kiln_tensor v, kiln_tensor mask, kiln_tensor more, int type)
 {
     kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
     options.scale = kiln__onnx_float(call, "scale", 0);
@@ -102,44 +102,122 @@ static void attend(struct kiln__onnx_call *call, const struct heads *heads, kiln
     kiln_tensor y = kiln_attention(call->batch, q, k, v, mask, &options);
     size_t flat[3] = {heads->batch, heads->rows, heads->width};
     y = kiln_transpose(call->batch, y, (const size_t[]){0, 2, 1, 3});
-    kiln__onnx_give_like(call, kiln_reshape(call->batch, y, 3, flat));
+    kiln__onnx_give(call, 0, kiln_reshape(call->batch, y, 3, flat), type);
 }
 
-/* Operands: x, the weights and biases of q, k and v side by side, a mask, -, what is added. */
-static void packed_attention(struct kiln__onnx_call *call)
+/* Where attention whose queries, keys and values lie side by side has its other operands; those it
+ * has not are beyond all. */
+struct packed {
+    size_t mask, past, added;
+};
+
+/* The cache [2, batch, heads, past, size] before new keys, number 0, or values, number 1. */
+static kiln_tensor after_past(struct kiln__onnx_call *call, const struct kiln__onnx_value *past,
+                              kiln_tensor cache, size_t number, kiln_tensor fresh)
 {
+    int64_t start[5] = {(int64_t)number}, stop[5] = {(int64_t)number + 1};
+    for (size_t i = 1; i < 5; i++)
+        stop[i] = (int64_t)past->dims[i];
+    kiln_tensor parts[] = {kiln_reshape(call->batch,
+                                        kiln_slice(call->batch, cache, start, stop, NULL), 4,
+                                        past->dims + 1),
+                           fresh};
     for (size_t i = 0; i < 2; i++)
-        if (!kiln__onnx_need(call, i))
-            return;
-    const struct kiln__onnx_value *x = kiln__onnx_operand(call, 0),
-                                  *w = kiln__onnx_operand(call, 1);
-    int64_t count = kiln__onnx_int(call, "num_heads", 0);
-    bool plain = !kiln__onnx_operand(call, 4) && !kiln__onnx_operand(call, 6) &&
-                 !kiln__onnx_has_attribute(call, "qkv_hidden_sizes") &&
-                 !kiln__onnx_int(call, "do_rotary", 0);
-    if (!plain || x->rank != 3 || w->rank != 2 || w->dims[1] % 3 || count < 1) {
+        parts[i] = kiln_cast(call->batch, parts[i], KILN_F32);
+    return kiln_concat(call->batch, 2, parts, 2);
+}
+
+/* Keys and values, which result 1 gets as one. */
+static void give_cache(struct kiln__onnx_call *call, const kiln_tensor *parts, int type)
+{
+    size_t rank, dims[KILN_MAX_RANK] = {1};
+    if (call->n_outputs < 2 || !call->wanted[1] ||
+        kiln_tensor_shape(call->batch, parts[0], NULL, &rank, dims + 1))
+        return;
+    kiln_tensor both[] = {kiln_reshape(call->batch, parts[0], rank + 1, dims),
+                          kiln_reshape(call->batch, parts[1], rank + 1, dims)};
+    kiln__onnx_give(call, 1, kiln_concat(call->batch, 2, both, 0), type);
+}
+
+static void attend_packed(struct kiln__onnx_call *call, kiln_tensor all,
+                          const struct packed *operands, int type)
+{
+    const struct kiln__onnx_value *past = kiln__onnx_operand(call, operands->past);
+    const int64_t count = kiln__onnx_int(call, "num_heads", 0);
+    size_t rank, dims[KILN_MAX_RANK];
+    kiln_tensor parts[3];
+    if (kiln__onnx_failed(call) || kiln_tensor_shape(call->batch, all, NULL, &rank, dims))
+        return;
+    if (kiln__onnx_has_attribute(call, "qkv_hidden_sizes") ||
+        kiln__onnx_int(call, "do_rotary", 0) ||
+        kiln__onnx_int(call, "past_present_share_buffer", 0) || rank != 3 || dims[2] % 3 ||
+        count < 1) {
         kiln__onnx_refuse(call, KILN_UNSUPPORTED,
-                          "attention with a cache, rotation, or parts of different widths");
+                          "attention with rotation, parts of different widths or a shared cache");
         return;
     }
-    struct heads heads = {.batch = x->dims[0],
+    struct heads heads = {.batch = dims[0],
                           .count = (size_t)count,
-                          .width = w->dims[1] / 3,
-                          .rows = x->dims[1],
-                          .keys = x->dims[1],
+                          .width = dims[2] / 3,
+                          .rows = dims[1],
+                          .keys = dims[1],
                           .filter = kiln__onnx_float(call, "mask_filter_value", -10000)};
-    kiln_tensor all =
-        kiln_matmul(call->batch, kiln__onnx_tensor(call, 0), kiln__onnx_tensor(call, 1));
-    if (kiln__onnx_operand(call, 2))
-        all = kiln_add(call->batch, all, kiln__onnx_tensor(call, 2));
-    kiln_tensor parts[3];
+    if (past && (past->rank != 5 || past->dims[0] != 2 || past->dims[1] != heads.batch ||
+                 past->dims[2] != heads.count || past->dims[4] * heads.count != heads.width)) {
+        kiln__onnx_refuse(call, KILN_SHAPE_MISMATCH, "a cache that does not fit");
+        return;
+    }
     if (kiln_split(call->batch, all, 2, 3, NULL, parts))
         return;
     for (size_t i = 0; i < 3; i++)
         parts[i] = cut(call, parts[i], heads.count);
-    kiln_tensor mask = key_mask(call, 3, &heads);
+    for (size_t i = 0; i < 2 && past; i++)
+        parts[1 + i] =
+            after_past(call, past, kiln__onnx_tensor(call, operands->past), i, parts[1 + i]);
+    heads.keys += past ? past->dims[3] : 0;
+    give_cache(call, parts + 1, type);
+    kiln_tensor mask = key_mask(call, operands->mask, &heads);
     if (!kiln__onnx_failed(call))
-        attend(call, &heads, parts[0], parts[1], parts[2], mask, kiln__onnx_tensor(call, 5));
+        attend(call, &heads, parts[0], parts[1], parts[2], mask,
+               kiln__onnx_tensor(call, operands->added), type);
+}
+
+/* Operands: x, the weights and biases of q, k and v side by side, a mask, the cache, what is added.
+ */
+static void packed_attention(struct kiln__onnx_call *call)
+{
+    static const struct packed operands = {3, 4, 5};
+    for (size_t i = 0; i < 2; i++)
+        if (!kiln__onnx_need(call, i))
+            return;
+    kiln_tensor all =
+        kiln_matmul(call->batch, kiln__onnx_tensor(call, 0), kiln__onnx_tensor(call, 1));
+    if (kiln__onnx_operand(call, 2))
+        all = kiln_add(call->batch, all, kiln__onnx_tensor(call, 2));
+    attend_packed(call, all, &operands, kiln__onnx_operand(call, 0)->type);
+}
+
+/* Operands: x, the weights, biases, the scales of x and of the weights, a mask, their zero points,
+ * the cache. */
+static void quantized_attention(struct kiln__onnx_call *call)
+{
+    static const struct packed operands = {5, 8, SIZE_MAX};
+    struct kiln__onnx_value product = {0};
+    for (size_t i = 0; i < 5; i++)
+        if (!kiln__onnx_need(call, i))
+            return;
+    struct kiln__onnx_value *const parts[] = {
+        kiln__onnx_operand(call, 0), kiln__onnx_operand(call, 1), kiln__onnx_operand(call, 6),
+        kiln__onnx_operand(call, 7)};
+    kiln__onnx_apply(call, "MatMulInteger", 10, 4, parts, 1, &product);
+    if (kiln__onnx_failed(call))
+        return;
+    kiln_tensor scale =
+        kiln_mul(call->batch, kiln__onnx_tensor(call, 3), kiln__onnx_tensor(call, 4));
+    kiln_tensor all =
+        kiln_mul(call->batch, kiln_cast(call->batch, product.tensor, KILN_F32), scale);
+    all = kiln_add(call->batch, all, kiln__onnx_tensor(call, 2));
+    attend_packed(call, all, &operands, kiln__onnx_operand(call, 2)->type);
 }
 
 /* Operands: q, k, v, their biases, a mask of keys, what is added, the cache of k and of v. */
@@ -190,7 +268,8 @@ static void multi_head_attention(struct kiln__onnx_call *call)
                           .filter = kiln__onnx_float(call, "mask_filter_value", -10000)};
     kiln_tensor mask = key_mask(call, 4, &heads);
     if (!kiln__onnx_failed(call))
-        attend(call, &heads, parts[0], parts[1], parts[2], mask, kiln__onnx_tensor(call, 5));
+        attend(call, &heads, parts[0], parts[1], parts[2], mask, kiln__onnx_tensor(call, 5),
+               q->type);
 }
 
 /* ---- embeddings ---- */
@@ -245,6 +324,7 @@ const struct kiln__onnx_row kiln__onnx_microsoft_rows[] = {
     ROW("EmbedLayerNormalization", embed),
     ROW("FastGelu", fast_gelu),
     ROW("MultiHeadAttention", multi_head_attention),
+    ROW("QAttention", quantized_attention),
     ROW("QuickGelu", quick_gelu),
     {0},
 };

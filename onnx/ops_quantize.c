@@ -289,6 +289,8 @@ static void record_conv_quantized(struct kiln__onnx_call *call)
 const struct kiln__onnx_row kiln__onnx_quantize_rows[] = {
     ROW("QuantizeLinear", 10, record_quantize),
     ROW("DequantizeLinear", 10, record_dequantize),
+    {"QuantizeLinear", 1, KILN__ONNX_NEWEST, record_quantize, 0, NULL, "com.microsoft"},
+    {"DequantizeLinear", 1, KILN__ONNX_NEWEST, record_dequantize, 0, NULL, "com.microsoft"},
     ROW("DynamicQuantizeLinear", 11, record_dynamic),
     ROW("MatMulInteger", 10, record_matmul_integer),
     ROW("ConvInteger", 10, record_conv_integer),
