@@ -356,6 +356,8 @@ record_sources = \
 	lib/record/loop.c \
 	lib/record/loop.h \
 	lib/record/loop_program.c \
+	lib/record/loop_replay.c \
+	lib/record/loop_steps.c \
 	lib/record/elements.c \
 	lib/record/gather.c \
 	lib/record/slice_at.c \
@@ -365,6 +367,7 @@ record_sources = \
 	lib/record/pad.c \
 	lib/record/product.c \
 	lib/record/random.c \
+	lib/record/replayed.h \
 	lib/record/record_attention.c \
 	lib/record/record_attention_backward.c \
 	lib/record/record_attention_backward.h \
@@ -449,6 +452,10 @@ api_sources = \
 	lib/api/eager.c \
 	lib/api/host_memory.c \
 	lib/api/initializers.c \
+	lib/api/loop_runs.c \
+	lib/api/loop_runs.h \
+	lib/api/loop_scopes.c \
+	lib/api/loop_scopes.h \
 	lib/api/micro_batch_plan.c \
 	lib/api/micro_batch_plan.h \
 	lib/api/micro_batches.c \

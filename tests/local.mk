@@ -10,6 +10,7 @@ criterion_tests = \
 	tests/record/test_custom \
 	tests/record/test_custom_refused \
 	tests/record/test_loop \
+	tests/record/test_replay \
 	tests/programs/test_background \
 	tests/programs/test_background_joined \
 	tests/runtime/test_buffers \
@@ -148,6 +149,7 @@ device_tests = \
 	tests/record/test_custom \
 	tests/record/test_custom_refused \
 	tests/record/test_loop \
+	tests/record/test_replay \
 	tests/programs/test_background \
 	tests/programs/test_background_joined \
 	tests/runtime/test_buffers \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  *  Loops on the device: a step is recorded once, and the loop takes it many times. What computes
- *  element by element becomes one kernel with the loop inside, however many steps there are;
- *  anything else is recorded step by step. Either has the same results, and gradients. */
+ *  element by element becomes one kernel with the loop inside; anything else is recorded step by
+ *  step, or runs again and again, however many steps there are. Each has the same results, and
+ *  gradients. */
 #ifndef KILN_LOOP_H
 #define KILN_LOOP_H
 
@@ -65,17 +66,25 @@ KILN_API void kiln_loop_options_init(kiln_loop_options *options, size_t size);
  *
  *  One kernel has the loop inside where the step, between states, elements and what it leaves, is
  *  elementwise operations and casts, all of as many elements or of one, and takes at most 9 inputs
- *  and 8 outputs. Otherwise every step is recorded by itself: TOO_LARGE beyond 65,536 operations.
- *  A condition is looked at in each step by the kernel, which so ends early; steps that are
- *  recorded are all computed, and what is beyond the end is dropped. A gradient through a kernel
- *  keeps the states of some steps, and computes those between anew; with more than 4 states, or 8
- *  states and shared operands, its steps are recorded one by one, and the limit above holds. There
- *  what is NaN or infinite in a step beyond the end may reach the gradient. Validation leaves the
- *  kernel out, as an own one without a function of the host. Owner: the tensors belong to the
- * batch. Threads: one at a time. Errors, sticky: INVALID_HANDLE, INVALID_ARGUMENT (what is no
- * state, element or step; outputs beside `until`), TYPE_MISMATCH, SHAPE_MISMATCH, TOO_LARGE,
- * UNSUPPORTED (fields that this library lacks), OUT_OF_HOST_MEMORY. After one `last` and `stacked`
- * are {0}. */
+ *  and 8 outputs. Otherwise every step is recorded by itself, if that is no more than 4,096
+ *  operations. Beyond, and where a step has such a loop inside, one step is planned, and a run of
+ *  the batch runs it as often as the loop says: states take two pieces of memory in turn, what
+ *  comes before and behind the loop runs by itself, and after each few hundred steps the run waits
+ *  for the device, in kiln_batch_submit() too. Such a batch is neither validated nor looked
+ *  through for NaN, and takes as much memory as it needs (no micro-batches).
+ *
+ *  A condition is looked at in each step by the kernel, which so ends early; other steps are all
+ *  computed, and what is beyond the end is dropped. A gradient through a kernel keeps the states
+ *  of some steps, and computes those between anew; with more than 4 states, or 8 states and shared
+ *  operands, its steps are recorded one by one. So are, for a gradient, those of every other loop:
+ *  kiln_grad() answers TOO_LARGE beyond 65,536 operations. There what is NaN or infinite in a step
+ *  beyond the end may reach the gradient. Validation leaves the kernel out, as an own one without a
+ *  function of the host.
+ *
+ *  Owner: the tensors belong to the batch. Threads: one at a time. Errors, sticky: INVALID_HANDLE,
+ *  INVALID_ARGUMENT (what is no state, element or step; outputs beside `until`), TYPE_MISMATCH,
+ *  SHAPE_MISMATCH, TOO_LARGE (2^31 steps), UNSUPPORTED (fields that this library lacks),
+ *  OUT_OF_HOST_MEMORY. After one `last` and `stacked` are {0}. */
 KILN_API kiln_status kiln_loop(kiln_batch *batch, const kiln_loop_options *options,
                                kiln_tensor *last, kiln_tensor *stacked);
 

@@ -4,6 +4,7 @@
 
 #include <kiln/opencl.h>
 
+#include "api/loop_runs.h"
 #include "api/micro_batches.h"
 #include "debug/nan_check.h"
 #include "debug/validate.h"
@@ -16,6 +17,10 @@
 #define BLOCK_SCORES ((size_t)4 << 20)
 #define GPU_SCORES ((size_t)64 << 20)
 #define GPU_SHARE 256 /* of its memory: no more for these scores */
+
+/* Operations of a loop whose steps are recorded one by one: more take a second to plan, and fewer
+ * are faster as one graph than step by step. */
+#define MOST_UNROLLED 4096
 
 static size_t scores_at_once(const kiln_device_info *device)
 {
@@ -30,6 +35,7 @@ static struct kiln__record_limits limits_of(const kiln_device_info *device)
     return (struct kiln__record_limits){.upload_bytes = device->max_allocation,
                                         .local_memory = device->local_memory,
                                         .work_group = device->max_work_group,
+                                        .unrolled = MOST_UNROLLED,
                                         .scores = scores_at_once(device),
                                         .rounds_gradients = device->type == KILN_DEVICE_GPU};
 }
@@ -78,6 +84,8 @@ static void drop_plan(kiln_batch *batch)
 {
     kiln__micro_batches_free(batch->context->plan_cache, batch->parts);
     batch->parts = NULL;
+    kiln__loop_runs_free(batch->context->plan_cache, batch->looped);
+    batch->looped = NULL;
     kiln__plan_cache_return(batch->context->plan_cache, &batch->lease);
 }
 
@@ -176,7 +184,7 @@ static bool has_plan(kiln_batch *batch)
     if (batch->changed || kiln__plan_cache_has_changed(batch->context->plan_cache, &batch->lease))
         drop_plan(batch);
     batch->changed = false;
-    return batch->lease.entry != NULL;
+    return batch->lease.entry || batch->looped;
 }
 
 static kiln_status borrow_plan(kiln_batch *batch, struct kiln__error *error)
@@ -184,6 +192,8 @@ static kiln_status borrow_plan(kiln_batch *batch, struct kiln__error *error)
     if (has_plan(batch))
         return KILN_OK;
     name_replaced(batch);
+    if (batch->loops.count)
+        return kiln__loop_runs_make(batch, -1, &batch->looped, error);
     return kiln__plan_cache_lease(batch->context->plan_cache, &batch->graph, false, &batch->lease,
                                   error);
 }
@@ -225,6 +235,8 @@ static kiln_status api_batch_run(kiln_batch *batch, const char *call)
     if (!status)
         status = borrow_plan(batch, &error);
     bool whole = !status && batch->lease.executable;
+    if (!status && batch->looped)
+        status = kiln__loop_runs_run(batch, batch->looped, choose_stream(batch), &made, &error);
     if (whole && kiln__nan_check_wanted(batch))
         status = kiln__nan_check(batch, NULL, call, &error);
     if (whole && !status)
@@ -232,7 +244,7 @@ static kiln_status api_batch_run(kiln_batch *batch, const char *call)
     if (whole && !status)
         status = kiln__commands_run(batch->lease.executable, choose_stream(batch), &batch->bindings,
                                     &made, &error);
-    else if (!status)
+    else if (!status && !batch->looped)
         status = run_in_micro_batches(batch, call, &made, &error);
     if (status) {
         kiln__intermediates_inputs_free(&inputs);
@@ -305,6 +317,12 @@ kiln_status(kiln_batch_get_cost)(kiln_batch *batch, kiln_batch_cost *cost, size_
         status = borrow_plan(batch, &error);
     if (kiln__batch_told(batch, status))
         return status;
+    if (batch->looped) {
+        kiln_batch_cost all = {0};
+        kiln__loop_runs_cost(batch, batch->looped, &all);
+        kiln__structure_fill(cost, size, &all, sizeof all);
+        return KILN_OK;
+    }
     const struct kiln__plan *plan = batch->lease.plan;
     kiln_batch_cost own = {.launches = kiln__plan_enqueued(plan),
                            .peak_bytes = kiln__plan_peak(plan),
@@ -327,6 +345,9 @@ kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads)
     if (status || has_plan(batch))
         return kiln__batch_told(batch, status);
     name_replaced(batch);
+    if (batch->loops.count)
+        return kiln__batch_told(batch,
+                                kiln__loop_runs_make(batch, (int)threads, &batch->looped, &error));
     status = kiln__plan_cache_prepare(batch->context->plan_cache, &batch->graph, threads,
                                       &batch->lease, &error);
     if (!status && !batch->lease.executable)
@@ -334,10 +355,8 @@ kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads)
     return kiln__batch_told(batch, status);
 }
 
-typedef kiln_status teller(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
-                           struct kiln__text *text, struct kiln__error *error);
-
-static kiln_status api_batch_tell(const char *call, teller *say, kiln_batch *batch, char **result)
+static kiln_status api_batch_tell(const char *call, kiln__graph_teller *say, kiln_batch *batch,
+                                  char **result)
 {
     struct kiln__text text = {0};
     kiln_status status = check_question(batch, result, "text", call);
@@ -345,7 +364,12 @@ static kiln_status api_batch_tell(const char *call, teller *say, kiln_batch *bat
         *result = NULL;
     if (!status)
         name_replaced(batch);
-    if (!status)
+    if (!status && batch->loops.count)
+        status = borrow_plan(batch, NULL);
+    if (!status && batch->looped)
+        status = kiln__loop_runs_tell(batch, batch->looped, say == kiln__plan_cache_explain, say,
+                                      &text, NULL);
+    else if (!status)
         status = say(batch->context->plan_cache, &batch->graph, &text, NULL);
     if (!status)
         *result = text.data ? kiln__text_take(&text) : calloc(1, 1);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "record/call.h"
+#include "record/replayed.h"
 
 static kiln__adjoint *const adjoints[] = {
     [KILN__ELEMENTWISE] = kiln__adjoint_elementwise,
@@ -247,17 +248,23 @@ kiln_status kiln_grad(kiln_batch *batch, kiln_tensor loss, const kiln_tensor *in
     KILN__CALL(batch);
     if (check_arguments(batch, __func__, loss, inputs, n, out)) {
         kiln__call_unnamed(batch);
+        kiln_tensor *meant = calloc(n + 1, sizeof *meant);
+        for (size_t i = 0; meant && i < n; i++)
+            meant[i] = kiln__batch_meant(batch, inputs[i]);
+        if (meant)
+            loss = kiln__loops_unroll(batch, __func__, kiln__batch_meant(batch, loss), meant, n);
         struct kiln__gradient walk = {.batch = batch,
                                       .call = __func__,
-                                      .inputs = inputs,
+                                      .inputs = meant,
                                       .n_inputs = n,
                                       .count = batch->graph.nodes.count};
-        walk.flows = calloc(walk.count, sizeof *walk.flows);
-        if (walk.flows)
+        walk.flows = meant ? calloc(walk.count, sizeof *walk.flows) : NULL;
+        if (walk.flows && !batch->error.status)
             run_walk(&walk, loss, out);
         else
             kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", __func__);
         free(walk.flows);
+        free(meant);
     }
     kiln_status status = batch ? batch->error.status : KILN_INVALID_ARGUMENT;
     for (size_t i = 0; status && out && i < n; i++)

@@ -196,13 +196,15 @@ kiln_type kiln__node_computed(const struct kiln__node *node)
 bool kiln__node_takes_stored(const struct kiln__node *node, unsigned k)
 {
     enum kiln__kind kind = node->kind;
-    return kind == KILN__CAST || kind == KILN__CUSTOM || kiln__node_puts_part(node) ||
-           kiln__node_is_movement(node) || (kind == KILN__GATHER && k == 0);
+    return kind == KILN__CAST || kind == KILN__CUSTOM || kind == KILN__IMPORT ||
+           kiln__node_puts_part(node) || kiln__node_is_movement(node) ||
+           (kind == KILN__GATHER && k == 0);
 }
 
 bool kiln__node_takes_blocks(const struct kiln__node *node, unsigned k)
 {
-    return node->kind == KILN__CAST || (node->kind == KILN__GATHER && k == 0);
+    return node->kind == KILN__CAST || node->kind == KILN__IMPORT ||
+           (node->kind == KILN__GATHER && k == 0);
 }
 
 bool kiln__node_is_pointwise(const struct kiln__node *node)
@@ -292,7 +294,7 @@ const char *kiln__node_name(const struct kiln__node *node)
     static const char *const views[] = {"transpose", "slice", "broadcast", "view", "windows"};
     switch (node->kind) {
     case KILN__UPLOAD: return "upload";
-    case KILN__IMPORT: return "import";
+    case KILN__IMPORT: return node->n_inputs ? "loop" : "import";
     case KILN__CONSTANT: return "constant";
     case KILN__ELEMENTWISE: return kiln__elementwise_rows[node->op].name;
     case KILN__CAST: return node->op == KILN__DETACH ? "detach" : "cast";

@@ -17,7 +17,8 @@
 
 enum kiln__kind {
     KILN__UPLOAD,       /* host memory, by binding */
-    KILN__IMPORT,       /* a buffer, by binding */
+    KILN__IMPORT,       /* a buffer, by binding; recorded ones that have inputs are what a loop
+                           leaves, whose step is recorded once: record/replayed.h */
     KILN__CONSTANT,     /* one value, repeated over the shape */
     KILN__ELEMENTWISE,  /* a row of elementwise.def; operands broadcast */
     KILN__CAST,         /* to the node's type */

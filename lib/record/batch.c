@@ -9,6 +9,8 @@
 
 #include <kiln/buffer.h>
 
+#include "record/replayed.h"
+
 /* Serial numbers make a tensor of another batch, or of one that was reset, a recognisable error. */
 static atomic_uint_fast32_t serials;
 
@@ -26,6 +28,9 @@ void kiln__batch_begin(kiln_batch *batch)
     for (size_t i = 0; i < batch->tables.count; i++)
         free(batch->tables.items[i]);
     batch->tables.count = 0;
+    for (size_t i = 0; i < batch->loops.count; i++)
+        kiln__replayed_free(batch->loops.items[i]);
+    batch->loops.count = batch->instead.count = 0;
     kiln__bindings_free(&batch->bindings);
     kiln__index_clear(&batch->imports);
     kiln__index_clear(&batch->exports);
@@ -47,6 +52,8 @@ void kiln__batch_drop(kiln_batch *batch)
     kiln__vector_free(&batch->buffers);
     kiln__vector_free(&batch->tables);
     kiln__vector_free(&batch->reads);
+    kiln__vector_free(&batch->loops);
+    kiln__vector_free(&batch->instead);
     kiln__graph_free(&batch->graph);
     kiln__labels_free(&batch->labels);
 }
@@ -77,6 +84,11 @@ uint32_t kiln__tensor_index(kiln_tensor tensor)
 kiln_tensor kiln__batch_tensor(const kiln_batch *batch, uint32_t index)
 {
     return (kiln_tensor){(uint64_t)batch->serial << 32 | (index + 1)};
+}
+
+kiln_tensor kiln__batch_meant(const kiln_batch *batch, kiln_tensor tensor)
+{
+    return kiln__batch_tensor(batch, kiln__batch_instead(batch, kiln__tensor_index(tensor)));
 }
 
 const struct kiln__node *kiln__batch_node(kiln_batch *batch, kiln_tensor tensor, const char *call,
@@ -149,8 +161,10 @@ kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node,
     struct kiln__node own = *node;
     if (kiln__node_has_blocks(node) && !kiln__node_is_input(node))
         own.type = kiln__node_computed(node);
+    for (unsigned k = 0; k < node->n_inputs; k++)
+        own.input[k] = kiln__batch_instead(batch, node->input[k]);
     for (unsigned k = 0; k < node->n_inputs && !batch->error.status; k++)
-        own.input[k] = widened(batch, node, k, call);
+        own.input[k] = widened(batch, &own, k, call);
     if (batch->error.status)
         return (kiln_tensor){0};
     return batch_append(batch, &own, call);

@@ -25,6 +25,7 @@ struct kiln__record_limits {
     uint64_t upload_bytes; /* of one tensor, at most */
     uint64_t local_memory; /* bytes that a kernel's work-group has */
     size_t work_group;     /* most items of one; 0: not known */
+    size_t unrolled;       /* most operations of a loop that is recorded step by step */
     /* Of gradients of attention: elements of scores in memory at once, to aim for, and whether what
      * is multiplied may be rounded to the operands' type. */
     size_t scores;
@@ -45,12 +46,16 @@ struct kiln_batch {
                                      for it */
     struct kiln__graph graph;
     struct kiln__bindings bindings;
-    struct kiln__index imports;          /* nodes, by the memory of their buffers */
-    struct kiln__index exports;          /* requests, by the memory of their buffers */
-    KILN__VECTOR(kiln_buffer *) buffers; /* retained */
-    KILN__VECTOR(void *) tables;         /* that operations upload; owned */
-    KILN__VECTOR(uint32_t) reads;        /* the requests that are reads, in order */
-    struct kiln__labels labels;          /* of the graph's nodes */
+    struct kiln__index imports;                  /* nodes, by the memory of their buffers */
+    struct kiln__index exports;                  /* requests, by the memory of their buffers */
+    KILN__VECTOR(kiln_buffer *) buffers;         /* retained */
+    KILN__VECTOR(void *) tables;                 /* that operations upload; owned */
+    KILN__VECTOR(uint32_t) reads;                /* the requests that are reads, in order */
+    KILN__VECTOR(struct kiln__replayed *) loops; /* of which one step is recorded (replayed.h) */
+    KILN__VECTOR(uint32_t)
+    instead;                    /* of the first nodes: which one is meant by it. Gradients of
+                                   such loops have put others there */
+    struct kiln__labels labels; /* of the graph's nodes */
     size_t operations;
     uint8_t product;  /* enum kiln__product_name: of products recorded from now on */
     bool changed;     /* since `lease` was taken */
@@ -69,8 +74,10 @@ struct kiln_batch {
     /* What running it leaves here (api/api_batch.c). */
     struct kiln__lease lease; /* plan and kernels; empty until needed */
     struct kiln__micro_batches
-        *parts;             /* that it runs in; NULL: it fits into the memory that there is */
-    struct kiln__run *last; /* the latest run, or NULL */
+        *parts; /* that it runs in; NULL: it fits into the memory that there is */
+    struct kiln__loop_runs *looped; /* that it runs in, if it has loops of which one step is
+                                       recorded; NULL: not planned yet */
+    struct kiln__run *last;         /* the latest run, or NULL */
 };
 
 /* Start an empty recording: earlier tensors are no longer valid. */
@@ -97,8 +104,15 @@ void kiln__call_operand(kiln_batch *batch, const char *word, uint32_t node);
 
 uint32_t kiln__tensor_index(kiln_tensor tensor);
 
-/* The tensor of node number `index`. */
+/* The node that is meant by one by now. */
+static inline uint32_t kiln__batch_instead(const kiln_batch *batch, uint32_t index)
+{
+    return index < batch->instead.count ? batch->instead.items[index] : index;
+}
+
+/* The tensor of node number `index`, and of the one that is meant by a tensor of the batch. */
 kiln_tensor kiln__batch_tensor(const kiln_batch *batch, uint32_t index);
+kiln_tensor kiln__batch_meant(const kiln_batch *batch, kiln_tensor tensor);
 
 /* Memory of zeros for a table that the call uploads; the batch owns it. NULL, with the error
  * recorded, without memory. */

@@ -13,16 +13,15 @@
 #include "record/call.h"
 #include "util/structure.h"
 
-/* Most operations of steps that are recorded one by one. */
-#define MOST_OPERATIONS 65536
-
 static const kiln_tensor none = {0};
+
+#define REFUSE KILN__LOOP_REFUSE
+#define node_at kiln__loop_node
 
 /* ---- what a step is recorded with ---- */
 
-/* A node of its own that shows its input from row `start` on, or all of it. */
-static kiln_tensor record_view(kiln_batch *batch, uint32_t input, bool row, int64_t start,
-                               const char *call)
+kiln_tensor kiln__loop_view(kiln_batch *batch, uint32_t input, bool row, int64_t start,
+                            const char *call)
 {
     const struct kiln__node *from = &batch->graph.nodes.items[input];
     struct kiln__node node = {.kind = KILN__VIEW, .type = from->type, .n_inputs = 1};
@@ -49,7 +48,8 @@ kiln_tensor kiln_loop_state(kiln_batch *batch, kiln_tensor initial)
 {
     KILN__CALL(batch);
     initial = unpacked(batch, initial, __func__, "initial");
-    return initial.id ? record_view(batch, kiln__tensor_index(initial), false, 0, __func__) : none;
+    return initial.id ? kiln__loop_view(batch, kiln__tensor_index(initial), false, 0, __func__)
+                      : none;
 }
 
 kiln_tensor kiln_loop_element(kiln_batch *batch, kiln_tensor xs)
@@ -67,7 +67,7 @@ kiln_tensor kiln_loop_element(kiln_batch *batch, kiln_tensor xs)
     }
     if (shape.dims[0] == 0)
         return kiln_fill(batch, node->type, shape.rank - 1, shape.dims + 1, 0);
-    return record_view(batch, kiln__tensor_index(xs), true, 0, __func__);
+    return kiln__loop_view(batch, kiln__tensor_index(xs), true, 0, __func__);
 }
 
 kiln_tensor kiln_loop_step(kiln_batch *batch)
@@ -79,15 +79,6 @@ kiln_tensor kiln_loop_step(kiln_batch *batch)
 }
 
 /* ---- checks ---- */
-
-/* As kiln__fail(), behind the call; false. */
-#define REFUSE(loop, status, format, ...)                                                          \
-    (kiln__fail(&(loop)->batch->error, status, "%s: " format, (loop)->call, __VA_ARGS__), false)
-
-static const struct kiln__node *node_at(const struct kiln__loop_call *loop, kiln_tensor tensor)
-{
-    return &loop->batch->graph.nodes.items[kiln__tensor_index(tensor)];
-}
 
 uint32_t kiln__loop_initial(const struct kiln__loop_call *loop, size_t k)
 {
@@ -272,7 +263,7 @@ static bool check_dependence(struct kiln__loop_call *loop)
                   "of which one may count");
 }
 
-static bool find_nodes(struct kiln__loop_call *loop)
+bool kiln__loop_find_nodes(struct kiln__loop_call *loop)
 {
     const kiln_loop_options *given = &loop->options;
     const struct kiln__node *nodes = loop->batch->graph.nodes.items;
@@ -300,139 +291,6 @@ static bool find_nodes(struct kiln__loop_call *loop)
     return true;
 }
 
-/* ---- step by step ---- */
-
-struct unrolled {
-    struct kiln__loop_call *loop;
-    uint32_t *now;      /* per node: what it is in this step */
-    kiln_tensor *state; /* before it */
-    kiln_tensor *left;  /* outputs: of each step, one output behind the other */
-};
-
-static kiln_tensor in_step(const struct unrolled *unrolled, kiln_tensor tensor)
-{
-    return kiln__batch_tensor(unrolled->loop->batch, unrolled->now[kiln__tensor_index(tensor)]);
-}
-
-static void begin_step(struct unrolled *unrolled, size_t number)
-{
-    struct kiln__loop_call *loop = unrolled->loop;
-    const kiln_loop_options *given = &loop->options;
-    for (size_t k = 0; k < given->state_count; k++)
-        unrolled->now[kiln__tensor_index(given->states[k])] =
-            kiln__tensor_index(unrolled->state[k]);
-    for (size_t k = 0; k < given->element_count; k++) {
-        const uint32_t all = node_at(loop, given->elements[k])->input[0];
-        unrolled->now[kiln__tensor_index(given->elements[k])] =
-            kiln__tensor_index(record_view(loop->batch, all, true, (int64_t)number, loop->call));
-    }
-    if (given->step.id)
-        unrolled->now[kiln__tensor_index(given->step)] = kiln__tensor_index(
-            kiln__batch_number(loop->batch, KILN_I32, (double)number, loop->call));
-}
-
-static bool is_placeholder(const struct kiln__loop_call *loop, uint32_t index)
-{
-    const kiln_loop_options *given = &loop->options;
-    bool found = given->step.id && kiln__tensor_index(given->step) == index;
-    for (size_t k = 0; k < given->state_count; k++)
-        found = found || kiln__tensor_index(given->states[k]) == index;
-    for (size_t k = 0; k < given->element_count; k++)
-        found = found || kiln__tensor_index(given->elements[k]) == index;
-    return found;
-}
-
-static void take_step(struct unrolled *unrolled, const uint32_t *nodes, size_t count, size_t number)
-{
-    struct kiln__loop_call *loop = unrolled->loop;
-    kiln_batch *batch = loop->batch;
-    const kiln_loop_options *given = &loop->options;
-    begin_step(unrolled, number);
-    for (size_t i = 0; i < count && !batch->error.status; i++) {
-        struct kiln__node node;
-        kiln__node_copy(&node, &batch->graph.nodes.items[nodes[i]]);
-        for (unsigned k = 0; k < node.n_inputs; k++)
-            node.input[k] = unrolled->now[node.input[k]];
-        unrolled->now[nodes[i]] = kiln__tensor_index(kiln__batch_record(batch, &node, loop->call));
-    }
-    for (size_t k = 0; k < given->output_count && !batch->error.status; k++)
-        unrolled->left[k * given->steps + number] = in_step(unrolled, given->outputs[k]);
-    kiln_tensor until = none;
-    if (given->until.id && !batch->error.status)
-        until = in_step(unrolled, given->until);
-    /* Of one element, whatever its rank: a state keeps its own shape. */
-    if (until.id && kiln__shape_count(&node_at(loop, until)->shape) == 1)
-        until = kiln_reshape(batch, until, 0, NULL);
-    for (size_t k = 0; k < given->state_count && !batch->error.status; k++) {
-        kiln_tensor next = in_step(unrolled, given->next[k]);
-        if (until.id)
-            next = kiln_cast(batch, kiln_where(batch, until, unrolled->state[k], next),
-                             node_at(loop, given->states[k])->type);
-        /* The states of this step are still asked for by others: they change behind all. */
-        unrolled->state[given->state_count + k] = next;
-    }
-    memcpy(unrolled->state, unrolled->state + given->state_count,
-           given->state_count * sizeof *unrolled->state);
-}
-
-/* The nodes that are recorded for each step; NULL: how many. */
-static size_t list_nodes(const struct kiln__loop_call *loop, uint32_t *nodes)
-{
-    size_t count = 0;
-    for (uint32_t i = 0; i < loop->count; i++) {
-        if (!loop->needed[i] || !loop->varies[i] || is_placeholder(loop, i))
-            continue;
-        if (nodes)
-            nodes[count] = i;
-        count++;
-    }
-    return count;
-}
-
-static void unroll(struct unrolled *unrolled, uint32_t *nodes, kiln_tensor *last,
-                   kiln_tensor *stacked)
-{
-    struct kiln__loop_call *loop = unrolled->loop;
-    kiln_batch *batch = loop->batch;
-    const kiln_loop_options *given = &loop->options;
-    const size_t count = list_nodes(loop, nodes), steps = given->steps;
-    for (uint32_t i = 0; i < loop->count; i++)
-        unrolled->now[i] = i;
-    for (size_t k = 0; k < given->state_count; k++)
-        unrolled->state[k] = kiln__batch_tensor(batch, kiln__loop_initial(loop, k));
-    for (size_t i = 0; i < steps && !batch->error.status; i++)
-        take_step(unrolled, nodes, count, given->reverse ? steps - 1 - i : i);
-    if (batch->error.status)
-        return;
-    memcpy(last, unrolled->state, given->state_count * sizeof *last);
-    for (size_t k = 0; k < given->output_count; k++)
-        stacked[k] = kiln_stack(batch, steps, unrolled->left + k * steps, 0);
-}
-
-static void record_steps(struct kiln__loop_call *loop, kiln_tensor *last, kiln_tensor *stacked)
-{
-    const kiln_loop_options *given = &loop->options;
-    const size_t operations = list_nodes(loop, NULL) + given->output_count + 1;
-    if (given->steps > MOST_OPERATIONS / operations) {
-        (void)REFUSE(
-            loop, KILN_TOO_LARGE,
-            "%zu steps of %zu operations: a step that is no kernel with the loop inside is "
-            "recorded each time, and %d operations are the most",
-            given->steps, operations, MOST_OPERATIONS);
-        return;
-    }
-    const size_t states = given->state_count, left = given->output_count * given->steps;
-    uint32_t *nodes = calloc(2 * loop->count, sizeof *nodes);
-    kiln_tensor *state = calloc(2 * states + left, sizeof *state);
-    if (nodes && state)
-        unroll(&(struct unrolled){loop, nodes + loop->count, state, state + 2 * states}, nodes,
-               last, stacked);
-    else
-        (void)REFUSE(loop, KILN_OUT_OF_HOST_MEMORY, "%s", "no memory to record");
-    free(nodes);
-    free(state);
-}
-
 /* ---- recording ---- */
 
 static void record_none(struct kiln__loop_call *loop, kiln_tensor *last, kiln_tensor *stacked)
@@ -451,7 +309,7 @@ static void record_checked(struct kiln__loop_call *loop, kiln_tensor *last, kiln
     if (loop->options.steps == 0)
         record_none(loop, last, stacked);
     else if (!kiln__loop_in_kernel(loop, last, stacked) && !loop->batch->error.status)
-        record_steps(loop, last, stacked);
+        (kiln__loop_is_long(loop) ? kiln__loop_replay : kiln__loop_unroll)(loop, last, stacked);
 }
 
 static void record(kiln_batch *batch, const char *call, const kiln_loop_options *options,
@@ -465,7 +323,7 @@ static void record(kiln_batch *batch, const char *call, const kiln_loop_options 
         return;
     }
     if (KILN__STRUCTURE_READ(&batch->error, call, options, "KILN_LOOP_INIT", &loop.options) ||
-        !check(&loop, last, stacked) || !find_nodes(&loop))
+        !check(&loop, last, stacked) || !kiln__loop_find_nodes(&loop))
         return;
     if (check_dependence(&loop))
         record_checked(&loop, last, stacked);

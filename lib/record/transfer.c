@@ -221,7 +221,8 @@ static kiln_status request(kiln_batch *batch, const char *call, kiln_tensor tens
     struct kiln__request *place = kiln__vector_push(&batch->graph.requests);
     struct kiln__binding *bound = place ? kiln__vector_push(&batch->bindings.results) : NULL;
     if (bound) {
-        *place = (struct kiln__request){.node = kiln__tensor_index(tensor), .kind = kind};
+        *place = (struct kiln__request){
+            .node = kiln__batch_instead(batch, kiln__tensor_index(tensor)), .kind = kind};
         *bound = *binding;
     }
     if (!bound || !index_request(batch, place, binding))

@@ -118,7 +118,9 @@ def loop(n: int, function: Callable[[Tensor, Any], Any], state: Any, *,
     in it, and numbers of kiln.random are the same in every step. i is an i32.
 
     A step of elementwise operations, on values of one shape or of one element, becomes one kernel
-    with the loop inside. Others are recorded `n` times. There are gradients of both.
+    with the loop inside. Others are recorded `n` times if they are few operations, else planned once
+    and run `n` times. There are gradients of both; where steps are not in a kernel, of 65,536
+    operations in all.
 
     `until` is a condition on the state, such as lambda x: abs(x) < 1e-6: a step is not taken where
     it holds, nor any behind it. Of the state's shape it ends the loop for each element by itself.

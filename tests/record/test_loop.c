@@ -10,11 +10,16 @@
 #include <kiln/kiln.h>
 #include <kiln/reductions.h>
 
+#include "record/batch.h"
+
 #include "../support/check.h"
 
 TestSuite(loop, .init = check_cheaply);
 
 #define MOST 64
+
+/* One kernel; recorded step by step; one step, run again and again. */
+enum way { IN_KERNEL, APART, REPLAYED, WAYS };
 
 static kiln_batch *batch;
 
@@ -22,6 +27,13 @@ static void begin(void)
 {
     batch = kiln_batch_create(check_context());
     cr_assert(batch);
+}
+
+static void begin_by(enum way way)
+{
+    begin();
+    if (way == REPLAYED)
+        batch->limits.unrolled = 0;
 }
 
 static void run(void)
@@ -56,9 +68,9 @@ static kiln_tensor turned_twice(kiln_tensor x)
     return kiln_slice(batch, kiln_slice(batch, x, &start, &stop, &step), &start, &stop, &step);
 }
 
-/* x = x * w + 0.5 * step, which rounds alike everywhere; `apart` records a step that is not
+/* x = x * w + 0.5 * step, which rounds alike everywhere; but for a kernel the step is not
  * elementwise, of the same values. */
-static kiln_tensor record_steps(kiln_tensor x, kiln_tensor w, size_t steps, bool apart)
+static kiln_tensor record_steps(kiln_tensor x, kiln_tensor w, size_t steps, enum way way)
 {
     kiln_loop_options options = KILN_LOOP_INIT;
     const kiln_tensor state = kiln_loop_state(batch, x);
@@ -66,7 +78,7 @@ static kiln_tensor record_steps(kiln_tensor x, kiln_tensor w, size_t steps, bool
     options.step = kiln_loop_step(batch);
     const kiln_tensor half = kiln_mul(batch, kiln_cast(batch, options.step, KILN_F32), number(0.5));
     kiln_tensor next = kiln_add(batch, kiln_mul(batch, state, w), half);
-    if (apart)
+    if (way)
         next = turned_twice(next);
     options.steps = steps;
     options.state_count = 1;
@@ -76,18 +88,18 @@ static kiln_tensor record_steps(kiln_tensor x, kiln_tensor w, size_t steps, bool
     return last;
 }
 
-static void check_steps(size_t count, size_t steps, bool apart)
+static void check_steps(size_t count, size_t steps, enum way way)
 {
     float x[MOST], w[MOST], y[MOST];
     for (size_t i = 0; i < count; i++) {
         x[i] = (float)i / 3;
         w[i] = 1 - (float)i / 64;
     }
-    begin();
+    begin_by(way);
     const kiln_tensor last = record_steps(kiln_upload(batch, KILN_F32, 1, &count, x),
-                                          kiln_upload(batch, KILN_F32, 1, &count, w), steps, apart);
+                                          kiln_upload(batch, KILN_F32, 1, &count, w), steps, way);
     kiln_read(batch, last, y, count * sizeof *y);
-    if (steps && count && !apart)
+    if (steps && count && way == IN_KERNEL)
         cr_expect_eq(launches(), 1);
     run();
     for (size_t i = 0; i < count; i++) {
@@ -107,31 +119,39 @@ Test(loop, steps)
     static const size_t counts[] = {0, 1, 7, 16, 61}, steps[] = {0, 1, 13, 1009};
     for (size_t i = 0; i < 5; i++)
         for (size_t k = 0; k < 4; k++)
-            check_steps(counts[i], steps[k], false);
+            check_steps(counts[i], steps[k], IN_KERNEL);
 }
 
 Test(loop, step_by_step)
 {
-    check_steps(7, 0, true);
-    check_steps(7, 1, true);
-    check_steps(7, 13, true);
+    static const size_t steps[] = {0, 1, 2, 13};
+    for (size_t i = 0; i < 4; i++) {
+        check_steps(7, steps[i], APART);
+        check_steps(7, steps[i], REPLAYED);
+    }
+}
+
+/* More than are recorded one by one: beyond what waits in the queue at once. */
+Test(loop, many_steps)
+{
+    check_steps(61, 1009, APART);
 }
 
 /* ---- where it ends ---- */
 
 /* How many doublings until each element, or the largest, is beyond `end`. */
-static void check_until(float end_at, bool each, bool apart, int32_t *taken)
+static void check_until(float end_at, bool each, enum way way, int32_t *taken)
 {
     static const float x[] = {1, 2, 3, 100, NAN};
     const size_t count = 5;
     kiln_loop_options options = KILN_LOOP_INIT;
-    begin();
+    begin_by(way);
     kiln_tensor states[] = {kiln_loop_state(batch, kiln_upload(batch, KILN_F32, 1, &count, x)),
                             kiln_loop_state(batch, kiln_fill(batch, KILN_I32, each, &count, 0))};
     kiln_tensor next[] = {kiln_mul(batch, states[0], number(2)),
                           kiln_add(batch, states[1], kiln_constant(batch, KILN_I32, 1))};
     kiln_tensor last[2];
-    if (apart)
+    if (way)
         next[0] = turned_twice(next[0]);
     options.until =
         each ? kiln_greater(batch, states[0], number(end_at))
@@ -150,14 +170,14 @@ static void check_until(float end_at, bool each, bool apart, int32_t *taken)
 Test(loop, until)
 {
     int32_t taken[5];
-    for (int apart = 0; apart < 2; apart++) {
-        check_until(10, true, apart, taken);
+    for (enum way way = IN_KERNEL; way < WAYS; way++) {
+        check_until(10, true, way, taken);
         cr_expect_arr_eq(taken, ((int32_t[]){4, 3, 2, 0, 20}), sizeof taken);
-        check_until(0, false, apart, taken);
+        check_until(0, false, way, taken);
         cr_expect_eq(taken[0], 0);
-        check_until(7, false, apart, taken);
+        check_until(7, false, way, taken);
         cr_expect_eq(taken[0], 7);
-        check_until(1000, false, apart, taken);
+        check_until(1000, false, way, taken);
         cr_expect_eq(taken[0], 20);
     }
 }
@@ -167,16 +187,16 @@ Test(loop, until_of_any_rank)
 {
     static const float x[6] = {0};
     const size_t dims[] = {2, 3};
-    for (int apart = 0; apart < 2; apart++) {
+    for (enum way way = IN_KERNEL; way < WAYS; way++) {
         kiln_loop_options options = KILN_LOOP_INIT;
         kiln_tensor last;
         int32_t taken = -1;
         size_t rank = 9, shape[KILN_MAX_RANK];
-        begin();
+        begin_by(way);
         const kiln_tensor initial = kiln_constant(batch, KILN_I32, 0);
         const kiln_tensor state = kiln_loop_state(batch, initial);
         kiln_tensor zero = kiln_constant(batch, KILN_I32, 0);
-        if (apart)
+        if (way)
             zero = kiln_cast(batch,
                              kiln_sum(batch,
                                       kiln_mul(batch, kiln_upload(batch, KILN_F32, 2, dims, x),
@@ -206,16 +226,18 @@ Test(loop, until_of_any_rank)
 /* ---- elements and outputs ---- */
 
 /* Running sums, from either end, and what is left of each step. */
-static void check_scan(bool reverse)
+static void check_scan(bool reverse, enum way way)
 {
     static const float xs[] = {1, 2, 3, 10, 20, 30};
     const size_t dims[] = {3, 2}, row = 2;
     float sums[6], total[2];
     kiln_loop_options options = KILN_LOOP_INIT;
-    begin();
+    begin_by(way);
     const kiln_tensor state = kiln_loop_state(batch, kiln_fill(batch, KILN_F32, 1, &row, 0));
     const kiln_tensor element = kiln_loop_element(batch, kiln_upload(batch, KILN_F32, 2, dims, xs));
-    const kiln_tensor next = kiln_add(batch, state, element);
+    kiln_tensor next = kiln_add(batch, state, element);
+    if (way)
+        next = turned_twice(next);
     kiln_tensor last, stacked;
     options.steps = 3;
     options.state_count = options.element_count = options.output_count = 1;
@@ -238,8 +260,10 @@ static void check_scan(bool reverse)
 
 Test(loop, scan)
 {
-    check_scan(false);
-    check_scan(true);
+    for (enum way way = IN_KERNEL; way < WAYS; way++) {
+        check_scan(false, way);
+        check_scan(true, way);
+    }
 }
 
 /* A number for each step, and one for all, beside many elements: s * x + bias. */
@@ -275,7 +299,7 @@ Test(loop, numbers)
 /* ---- gradients ---- */
 
 /* dL/dx and dL/dw, L the sum of squares behind the last step. */
-static void find_gradients(size_t count, size_t steps, bool apart, float *found)
+static void find_gradients(size_t count, size_t steps, enum way way, float *found)
 {
     float x[MOST], w[MOST];
     kiln_tensor gradients[2];
@@ -286,7 +310,7 @@ static void find_gradients(size_t count, size_t steps, bool apart, float *found)
     begin();
     const kiln_tensor given[] = {kiln_upload(batch, KILN_F32, 1, &count, x),
                                  kiln_upload(batch, KILN_F32, 1, &count, w)};
-    const kiln_tensor last = record_steps(given[0], given[1], steps, apart);
+    const kiln_tensor last = record_steps(given[0], given[1], steps, way);
     const kiln_tensor loss = kiln_sum(batch, kiln_square(batch, last), 0, NULL, 0);
     cr_expect_eq(kiln_grad(batch, loss, given, 2, gradients), KILN_OK, "%s",
                  kiln_batch_error(batch));
@@ -298,10 +322,12 @@ static void find_gradients(size_t count, size_t steps, bool apart, float *found)
 
 Test(loop, gradient_is_that_of_the_steps)
 {
-    float one[2 * MOST], apart[2 * MOST];
-    find_gradients(17, 11, false, one);
-    find_gradients(17, 11, true, apart);
-    cr_expect_arr_eq(one, apart, 34 * sizeof *one);
+    float one[2 * MOST], other[2 * MOST];
+    find_gradients(17, 11, IN_KERNEL, one);
+    find_gradients(17, 11, APART, other);
+    cr_expect_arr_eq(one, other, 34 * sizeof *one);
+    find_gradients(17, 11, REPLAYED, other);
+    cr_expect_arr_eq(one, other, 34 * sizeof *one);
 }
 
 /* The states of all steps would be 80 MB: they are kept in parts. Linear in x: dL/dx is known. */
@@ -368,7 +394,7 @@ Test(loop, refused)
         if (which == 5)
             element = kiln_loop_element(batch, x), options.element_count = 1;
         if (which == 6)
-            next = kiln_cumsum(batch, state, 0, 0), options.steps = 70000;
+            next = kiln_cumsum(batch, state, 0, 0), options.steps = (size_t)1 << 31;
         if (which == 7)
             options.state_count = 0;
         static const struct {
@@ -381,7 +407,7 @@ Test(loop, refused)
             {KILN_TYPE_MISMATCH, "until is f32, and it takes a mask"},
             {KILN_INVALID_ARGUMENT, "step is none of kiln_loop_step()"},
             {KILN_SHAPE_MISMATCH, "xs of shape [3,2], and the loop takes 4 steps"},
-            {KILN_TOO_LARGE, "70000 steps of "},
+            {KILN_TOO_LARGE, "2147483648 steps, and 2^31 - 1 are the most"},
             {KILN_INVALID_ARGUMENT, "there is no state"},
         };
         expect_refused(&options, expected[which].status, expected[which].sentence);

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A loop whose step stands once among a batch's nodes, and is run again for each step
+ * (api/loop_runs.h). What it leaves are nodes without a way to compute them: imports that have
+ * inputs. The first ones have all that the loop is made of for inputs, each the one before it,
+ * too; the last of these is the input of the others, which stand for the results. */
+#pragma once
+
+#include <kiln/loop.h>
+
+#include "graph/graph.h"
+
+/* Nodes are numbers of the batch's. */
+struct kiln__replayed {
+    kiln_loop_options options;    /* as it was recorded, with arrays of its own */
+    uint32_t first, results, end; /* its nodes: those with inputs, then the last states, in order,
+                                     and what outputs leave */
+    /* With the number of the step, where that is asked for, as a state behind the others; and with
+     * an end that is looked at. */
+    uint32_t n_states, n_shared;
+    uint32_t *states, *initial, *next;
+    uint32_t *shared; /* else needed, and the same in all steps: computed before them */
+};
+
+void kiln__replayed_free(struct kiln__replayed *loop);
+
+/* Have steps recorded one by one of loops that `of`, asked of as made of the inputs, goes through;
+ * what it is then, which also later calls mean by it, and by all between. Errors (the batch's):
+ * TOO_LARGE, OUT_OF_HOST_MEMORY. */
+kiln_tensor kiln__loops_unroll(kiln_batch *batch, const char *call, kiln_tensor of,
+                               const kiln_tensor *inputs, size_t n);
+
+/* What a loop has left, or gathers: a node that no kernel computes. */
+static inline bool kiln__node_is_replayed(const struct kiln__node *node)
+{
+    return node->kind == KILN__IMPORT && node->n_inputs;
+}
+
+/* The loop that such a node belongs to: its binding. */
+static inline size_t kiln__replayed_number(const struct kiln__node *node)
+{
+    return (size_t)node->binding;
+}
+
+/* What is behind movements. */
+static inline uint32_t kiln__node_behind(const struct kiln__graph *graph, uint32_t index)
+{
+    while (kiln__node_is_movement(&graph->nodes.items[index]))
+        index = graph->nodes.items[index].input[0];
+    return index;
+}
+
+/* What each graph that needs it has for itself. */
+static inline bool kiln__node_is_free(const struct kiln__node *node)
+{
+    return node->kind == KILN__CONSTANT || node->kind == KILN__IOTA;
+}

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loops whose step runs again and again: beside the same steps recorded one by one, bit for bit. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kiln/elementwise.h>
+#include <kiln/kiln.h>
+#include <kiln/reductions.h>
+
+#include "record/batch.h"
+
+#include "../support/check.h"
+
+TestSuite(replay, .init = check_cheaply);
+
+#define MOST 512
+
+static kiln_batch *batch;
+
+static void begin(bool replayed)
+{
+    batch = kiln_batch_create(check_context());
+    cr_assert(batch);
+    if (replayed)
+        batch->limits.unrolled = 0;
+}
+
+static void run(void)
+{
+    cr_expect_eq(kiln_batch_execute(batch), KILN_OK, "%s", kiln_batch_error(batch));
+}
+
+static void end(void)
+{
+    kiln_batch_release(batch);
+    check_close();
+}
+
+static float data[MOST];
+
+static kiln_tensor upload(size_t rows, size_t columns)
+{
+    for (size_t i = 0; i < MOST; i++)
+        data[i] = (float)((int)(i * 37 % 101) - 50) / 128;
+    return kiln_upload(batch, KILN_F32, 2, (size_t[]){rows, columns}, data);
+}
+
+/* A loop of a few states, with what each step leaves of the first one. */
+static void loop_of(size_t steps, size_t count, const kiln_tensor *states, const kiln_tensor *next,
+                    kiln_tensor *last, kiln_tensor *stacked)
+{
+    kiln_loop_options options = KILN_LOOP_INIT;
+    options.steps = steps;
+    options.state_count = count;
+    options.states = states;
+    options.next = next;
+    options.output_count = stacked != NULL;
+    options.outputs = next;
+    cr_expect_eq(kiln_loop(batch, &options, last, stacked), KILN_OK, "%s", kiln_batch_error(batch));
+}
+
+/* ---- kinds of steps: each records a loop, and gives what is compared ---- */
+
+typedef kiln_tensor record(size_t rows, size_t steps);
+
+/* The weights are what the batch computes first. */
+static kiln_tensor product(size_t rows, size_t steps)
+{
+    const kiln_tensor w = kiln_scale(batch, upload(5, 5), 0.5), x = upload(rows, 5);
+    const kiln_tensor state = kiln_loop_state(batch, kiln_scale(batch, x, 2));
+    const kiln_tensor next = kiln_tanh(batch, kiln_matmul(batch, state, w));
+    kiln_tensor last, stacked;
+    loop_of(steps, 1, &state, &next, &last, &stacked);
+    return kiln_add(batch, kiln_sum(batch, stacked, 1, (int[]){0}, 0), kiln_scale(batch, last, 3));
+}
+
+/* Neighbours, with zeros around. */
+static kiln_tensor stencil(size_t rows, size_t steps)
+{
+    const kiln_tensor state = kiln_loop_state(batch, upload(rows, 7));
+    const size_t pads[] = {1, 1};
+    const kiln_tensor wide = kiln_pad(batch, state, pads, pads, 0);
+    const int64_t up[] = {0, 1}, down[] = {2, 1}, size[] = {(int64_t)rows, 8},
+                  far[] = {(int64_t)rows + 2, 8};
+    const kiln_tensor sum = kiln_add(batch, kiln_slice(batch, wide, up, size, NULL),
+                                     kiln_slice(batch, wide, down, far, NULL));
+    const kiln_tensor next =
+        kiln_add(batch, kiln_scale(batch, state, 0.5), kiln_scale(batch, sum, 0.25));
+    kiln_tensor last;
+    loop_of(steps, 1, &state, &next, &last, NULL);
+    return last;
+}
+
+/* Two states change places; a third is the same behind each step; a fourth nobody asks for. */
+static kiln_tensor swap(size_t rows, size_t steps)
+{
+    const kiln_tensor one = upload(rows, 5), ones = kiln_fill(batch, KILN_F32, 0, NULL, 1);
+    const kiln_tensor states[] = {kiln_loop_state(batch, one),
+                                  kiln_loop_state(batch, kiln_cumsum(batch, one, 1, 0)),
+                                  kiln_loop_state(batch, one), kiln_loop_state(batch, ones)};
+    const kiln_tensor next[] = {states[1], kiln_cumsum(batch, states[0], 1, 0),
+                                kiln_fill(batch, KILN_F32, 2, (size_t[]){rows, 5}, 4),
+                                kiln_add(batch, states[3], ones)};
+    kiln_tensor last[4];
+    loop_of(steps, 4, states, next, last, NULL);
+    return kiln_add(batch, kiln_add(batch, last[0], kiln_scale(batch, last[1], 16)), last[2]);
+}
+
+/* A loop behind a loop, whose step is made of the first one's results. */
+static kiln_tensor one_behind_another(size_t rows, size_t steps)
+{
+    const kiln_tensor x = product(rows, steps), state = kiln_loop_state(batch, upload(rows, 5));
+    const kiln_tensor next = kiln_cumsum(batch, kiln_add(batch, state, x), 1, 0);
+    kiln_tensor last;
+    loop_of(steps, 1, &state, &next, &last, NULL);
+    return kiln_sub(batch, last, x);
+}
+
+/* A loop in a step, which begins with the state, and with what is the same in all steps. */
+static kiln_tensor nested(size_t rows, size_t steps)
+{
+    const kiln_tensor w = upload(5, 5), bias = kiln_sum(batch, upload(3, 5), 1, (int[]){0}, 0);
+    const kiln_tensor outer = kiln_loop_state(batch, upload(rows, 5));
+    const kiln_tensor inner[] = {kiln_loop_state(batch, kiln_scale(batch, outer, 0.5)),
+                                 kiln_loop_state(batch, bias)};
+    const kiln_tensor next[] = {
+        kiln_tanh(batch, kiln_add(batch, kiln_matmul(batch, inner[0], w), inner[1])),
+        kiln_cumsum(batch, inner[1], 0, 0)};
+    kiln_tensor last[2], all;
+    loop_of(3, 2, inner, next, last, NULL);
+    const kiln_tensor after = kiln_add(batch, last[0], kiln_scale(batch, outer, 0.25));
+    loop_of(steps, 1, &outer, &after, &all, NULL);
+    return all;
+}
+
+/* A state of a narrow type. */
+static kiln_tensor narrow(size_t rows, size_t steps)
+{
+    const kiln_tensor state = kiln_loop_state(batch, kiln_cast(batch, upload(rows, 5), KILN_BF16));
+    const kiln_tensor next =
+        kiln_cast(batch, kiln_cumsum(batch, kiln_cast(batch, state, KILN_F32), 1, 0), KILN_BF16);
+    kiln_tensor last;
+    loop_of(steps, 1, &state, &next, &last, NULL);
+    return kiln_cast(batch, last, KILN_F32);
+}
+
+static void check_alike(record *made, size_t rows, size_t steps, const char *what)
+{
+    float found[2][MOST] = {{0}};
+    size_t rank, dims[KILN_MAX_RANK];
+    for (int replayed = 0; replayed < 2; replayed++) {
+        begin(replayed);
+        const kiln_tensor y = made(rows, steps);
+        cr_assert_eq(kiln_tensor_shape(batch, y, NULL, &rank, dims), KILN_OK, "%s",
+                     kiln_batch_error(batch));
+        kiln_read(batch, y, found[replayed], dims[0] * dims[1] * sizeof(float));
+        cr_expect_eq(batch->loops.count != 0, replayed && steps, "%s", what);
+        run();
+        run(); /* once more */
+        kiln_batch_release(batch);
+    }
+    cr_expect_arr_eq(found[0], found[1], sizeof found[0], "%s, %zu rows, %zu steps", what, rows,
+                     steps);
+}
+
+static const struct {
+    record *made;
+    const char *name;
+} kinds[] = {{product, "product"}, {stencil, "stencil"},
+             {swap, "swap"},       {one_behind_another, "one behind another"},
+             {nested, "nested"},   {narrow, "narrow"}};
+
+Test(replay, is_what_steps_one_by_one_are)
+{
+    static const size_t steps[] = {1, 2, 5};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (size_t i = 0; i < 3; i++)
+            check_alike(kinds[k].made, 3, steps[i], kinds[k].name);
+    check_close();
+}
+
+Test(replay, of_edge_shapes)
+{
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        check_alike(kinds[k].made, 0, 3, kinds[k].name);
+        check_alike(kinds[k].made, 1, 4, kinds[k].name);
+        check_alike(kinds[k].made, 13, 3, kinds[k].name);
+    }
+    check_close();
+}
+
+/* Beside float64, and far beyond what can be recorded one by one. */
+Test(replay, has_no_bound)
+{
+    const size_t steps = 10007;
+    float w[4] = {0.6f, -0.8f, 0.8f, 0.6f}, found[2], x[2] = {1, 0};
+    double expected[2] = {1, 0};
+    begin(false);
+    const kiln_tensor state =
+        kiln_loop_state(batch, kiln_upload(batch, KILN_F32, 2, (size_t[]){1, 2}, x));
+    const kiln_tensor next =
+        kiln_matmul(batch, state, kiln_upload(batch, KILN_F32, 2, (size_t[]){2, 2}, w));
+    kiln_tensor last;
+    loop_of(steps, 1, &state, &next, &last, NULL);
+    kiln_read(batch, last, found, sizeof found);
+    run();
+    for (size_t i = 0; i < steps; i++) {
+        const double first = expected[0] * w[0] + expected[1] * w[2];
+        expected[1] = expected[0] * w[1] + expected[1] * w[3];
+        expected[0] = first;
+    }
+    for (int i = 0; i < 2; i++)
+        cr_expect_float_eq(found[i], expected[i], 1e-3, "%g, not %g", (double)found[i],
+                           expected[i]);
+    end();
+}
+
+/* ---- buffers ---- */
+
+/* A buffer that the loop begins with, and its result goes over, in one run after the other. */
+Test(replay, over_a_buffer)
+{
+    static const size_t dims[] = {4};
+    float found[4], start[] = {1, 2, 3, 4};
+    for (int replayed = 0; replayed < 2; replayed++) {
+        begin(replayed);
+        kiln_buffer *buffer = NULL;
+        cr_assert_eq(kiln_buffer_create(check_context(), KILN_F32, 1, dims, &buffer), KILN_OK);
+        cr_assert_eq(kiln_buffer_write(buffer, 0, start, sizeof start), KILN_OK);
+        const kiln_tensor x = kiln_import(batch, buffer), state = kiln_loop_state(batch, x);
+        const kiln_tensor next = kiln_cumsum(batch, kiln_add(batch, state, x), 0, 0);
+        kiln_tensor last;
+        loop_of(2, 1, &state, &next, &last, NULL);
+        kiln_export(batch, kiln_scale(batch, kiln_add(batch, last, x), 0.25), buffer);
+        run();
+        run();
+        cr_assert_eq(kiln_buffer_read(buffer, 0, found, sizeof found), KILN_OK);
+        float expected[4] = {1, 2, 3, 4};
+        for (int again = 0; again < 2; again++) {
+            float y[4];
+            memcpy(y, expected, sizeof y);
+            for (int step = 0; step < 2; step++)
+                for (int i = 0; i < 4; i++)
+                    y[i] = y[i] + expected[i] + (i ? y[i - 1] : 0);
+            for (int i = 0; i < 4; i++)
+                expected[i] = (y[i] + expected[i]) / 4;
+        }
+        cr_expect_arr_eq(found, expected, sizeof found);
+        kiln_buffer_release(buffer);
+        end();
+    }
+}
+
+/* ---- gradients ---- */
+
+/* A loop in a loop, and a loss that is read as well: it is the one that the gradient is of. */
+Test(replay, has_gradients)
+{
+    float found[2][1 + 25] = {{0}};
+    for (int replayed = 0; replayed < 2; replayed++) {
+        begin(replayed);
+        const kiln_tensor w = upload(5, 5), x = upload(3, 5);
+        const kiln_tensor outer = kiln_loop_state(batch, x), inner = kiln_loop_state(batch, outer);
+        const kiln_tensor next = kiln_tanh(batch, kiln_matmul(batch, inner, w));
+        kiln_tensor last, all, gradient;
+        loop_of(2, 1, &inner, &next, &last, NULL);
+        const kiln_tensor after = kiln_add(batch, last, kiln_scale(batch, outer, 0.25));
+        loop_of(3, 1, &outer, &after, &all, NULL);
+        const kiln_tensor loss = kiln_sum(batch, kiln_square(batch, all), 0, NULL, 0);
+        kiln_read(batch, loss, &found[replayed][0], sizeof(float));
+        cr_expect_eq(kiln_grad(batch, loss, &w, 1, &gradient), KILN_OK, "%s",
+                     kiln_batch_error(batch));
+        kiln_read(batch, gradient, &found[replayed][1], 25 * sizeof(float));
+        run();
+        end();
+    }
+    cr_expect_arr_eq(found[0], found[1], sizeof found[0]);
+    cr_expect_neq(found[0][1], 0);
+}
+
+/* For a gradient steps are recorded one by one. */
+Test(replay, gradient_of_too_many)
+{
+    begin(false);
+    const kiln_tensor w = upload(5, 5), x = upload(3, 5), state = kiln_loop_state(batch, x);
+    const kiln_tensor next = kiln_tanh(batch, kiln_matmul(batch, state, w));
+    kiln_tensor last, gradient;
+    loop_of(70000, 1, &state, &next, &last, NULL);
+    const kiln_tensor loss = kiln_sum(batch, kiln_mul(batch, last, x), 0, NULL, 0);
+    cr_expect_eq(kiln_grad(batch, loss, &x, 1, &gradient), KILN_TOO_LARGE);
+    cr_expect(strstr(kiln_batch_error(batch), "a loop of 70000 steps"), "%s",
+              kiln_batch_error(batch));
+    cr_expect_eq(gradient.id, 0);
+    end();
+}
+
+/* ---- asking ---- */
+
+Test(replay, says_what_it_does)
+{
+    char *text = NULL;
+    kiln_batch_cost cost;
+    begin(true);
+    float found[15];
+    kiln_read(batch, product(3, 7), found, sizeof found);
+    cr_expect_eq(kiln_batch_prepare(batch, 1), KILN_OK, "%s", kiln_batch_error(batch));
+    cr_expect_eq(kiln_batch_get_cost(batch, &cost), KILN_OK);
+    cr_expect(cost.launches >= 7 && cost.launches < 7 * 4, "%zu", cost.launches);
+    cr_expect(cost.peak_bytes >= sizeof found);
+    cr_expect_eq(kiln_batch_explain(batch, &text), KILN_OK);
+    cr_expect(strstr(text, "==== a part that runs 7 times ===="), "%s", text);
+    kiln_free(text);
+    run();
+    end();
+}
