@@ -380,6 +380,9 @@ nn_sources = \
 	lib/nn/convolution.h \
 	lib/nn/convolution_transposed.c \
 	lib/nn/einsum.c \
+	lib/nn/expression.c \
+	lib/nn/expression.h \
+	lib/nn/expression_record.c \
 	lib/nn/interpolation.c \
 	lib/nn/normalization.c \
 	lib/nn/pooling.c \

@@ -80,6 +80,9 @@ static void describe(const kiln::context &context)
     EXPECT((kiln::topk(x, 2, -1, false, &positions).shape() == kiln::shape{2, 6, 2}));
     EXPECT(positions.type() == KILN_I32);
     EXPECT((kiln::einsum("ijk,ilk->ijl", {x, x}).shape() == kiln::shape{2, 6, 6}));
+    EXPECT((kiln::elementwise("a * b + a", {x, x}).shape() == x.shape()));
+    EXPECT((kiln::elementwise("b > 0", {x}, "b").type() == KILN_BOOL));
+    EXPECT(kiln::elementwise_names("b + exp(a)") == "b a");
     EXPECT(kiln::quantize(x, {-1}, scale).type() == KILN_I8);
     std::vector<std::uint8_t> blocks;
     EXPECT(kiln::quantize_blocks(KILN_Q4_0, std::vector<float>(64, 1), blocks) == KILN_OK);

@@ -31,6 +31,7 @@ criterion_tests = \
 	tests/runtime/test_one_launch_beside \
 	tests/device/test_device \
 	tests/record/test_einsum \
+	tests/nn/test_expression \
 	tests/record/test_errors \
 	tests/record/test_errors_calls \
 	tests/runtime/test_events \
@@ -161,6 +162,7 @@ device_tests = \
 	tests/nn/test_convolution \
 	tests/device/test_device \
 	tests/record/test_einsum \
+	tests/nn/test_expression \
 	tests/runtime/test_events \
 	tests/executor/test_executor \
 	tests/session/test_explain \

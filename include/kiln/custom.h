@@ -73,9 +73,9 @@ typedef struct kiln_custom_kernel {
     const char *header; /**< functions and macros before the kernel; NULL: none */
     size_t input_count; /**< 0 to KILN_CUSTOM_INPUTS */
     const kiln_custom_tensor *inputs;  /**< what each is */
-    size_t output_count; /**< 1 to KILN_CUSTOM_OUTPUTS */
+    size_t output_count;               /**< 1 to KILN_CUSTOM_OUTPUTS */
     const kiln_custom_tensor *outputs; /**< what each is */
-    size_t scalar_count; /**< 0 to KILN_CUSTOM_SCALARS */
+    size_t scalar_count;               /**< 0 to KILN_CUSTOM_SCALARS */
     const kiln_custom_scalar *scalars; /**< what each is */
     size_t global[3]; /**< work-items; all 0: as many as the first output has elements; else 0: 1 */
     size_t local[3];  /**< in a work-group, each dividing the global size; all 0: as the device
@@ -111,6 +111,40 @@ KILN_API void kiln_custom_kernel_init(kiln_custom_kernel *kernel, size_t size);
  *  this library lacks), OUT_OF_HOST_MEMORY. After one the outputs are {0}. */
 KILN_API kiln_status kiln_custom(kiln_batch *batch, const kiln_custom_kernel *kernel,
                                  const kiln_tensor *inputs, kiln_tensor *outputs);
+
+/** Record an expression of elements, as kiln's own operations: it fuses with what is around it, its
+ *  operands broadcast, and it has a gradient and is validated as they are.
+ *
+ *      y = kiln_elementwise(batch, "x / (1 + exp(-b * x))", "x b", 2, (kiln_tensor[]){x, b});
+ *
+ *  `names` are those of the n operands, with blanks between them; NULL: the names of the text, in
+ * the order in which they first stand there. The text has these, numbers, parentheses and
+ *  - operators, the tightest first: `**` (from the right); `-`, `+`, `~`, `!` before an operand;
+ * `*`,
+ *    `/`, `//` (towards minus infinity), `%` (with the divisor's sign); `+`, `-`; `<<`, `>>`; `&`;
+ * `^`;
+ *    `|`; `<`, `<=`, `>`, `>=`, `==`, `!=`; `&&`; `||`. As in Python, and not as in C, comparisons
+ * bind looser than bits;
+ *  - choices: `m ? a : b`, and `a if m else b`;
+ *  - the functions of kiln/elementwise.h without their prefix, and types, which cast: `f32(x)`.
+ *
+ *  Operands meet in the type that numpy takes for them, where f32 is the only floating one. A whole
+ *  number has the type of the tensors that it meets, beside bools and other numbers that of i32, or
+ *  of i64 if it has to; another number is f32. `/` gives f32 of integers, too,
+ * and
+ *  `&`, `|`, `^` and `~` of bools are and, or, exclusive or and not. A comparison is a bool.
+ *
+ *  Owner: the tensor belongs to the batch. Threads: one at a time. Errors, sticky: INVALID_ARGUMENT
+ *  (the text, with the column; another n than names), INVALID_HANDLE, SHAPE_MISMATCH,
+ * TYPE_MISMATCH, TOO_LARGE, OUT_OF_HOST_MEMORY. After one the result is {0}. */
+KILN_API kiln_tensor kiln_elementwise(kiln_batch *batch, const char *text, const char *names,
+                                      size_t n, const kiln_tensor *operands);
+
+/** The names that such a text has, in the order in which they first stand there, with a blank
+ * between two; nothing is recorded. Owner: the caller frees *names with kiln_free(). Threads: any.
+ *  Errors: INVALID_ARGUMENT (what is wrong in the text, with the column), OUT_OF_HOST_MEMORY;
+ * *names is NULL then. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_elementwise_names(const char *text, char **names);
 
 #ifdef __cplusplus
 }

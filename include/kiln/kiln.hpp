@@ -1335,6 +1335,24 @@ inline std::vector<tensor> custom(const recorder &b, const kiln_custom_kernel &k
     return outputs;
 }
 
+/** An expression of elements, `elementwise("x * y + z", {x, y, z})`: operands in the order in which
+ *  their names first stand in the text, or in that of `names`, with blanks between them. */
+inline tensor elementwise(const char *text, const std::vector<tensor> &operands,
+                          const char *names = nullptr)
+{
+    kiln_batch *batch = detail::batch_of(operands);
+    return detail::made(
+        batch, kiln_elementwise(batch, text, names, operands.size(), detail::ids(operands).data()));
+}
+
+/** The names of such a text, with a blank between two. */
+inline std::string elementwise_names(const char *text)
+{
+    char *names = nullptr;
+    detail::told(kiln_elementwise_names(text, &names));
+    return detail::memory<char>(names).text();
+}
+
 /** A step's number, an i32, a value of the state at its start, and what belongs to it of xs: what a
  *  step of kiln::loop(options) is recorded with. */
 inline tensor loop_step(const recorder &b)

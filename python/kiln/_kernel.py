@@ -2,9 +2,7 @@
 """Kernels of the program's own: text in OpenCL C, and expressions of elements."""
 from __future__ import annotations
 
-import ast
 import ctypes
-import functools
 import math
 import operator
 import weakref
@@ -13,11 +11,12 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 import numpy as np
 
-from . import _operations, _tape, _tensor
+from . import _tape, _tensor
 from ._context import default_context
-from ._library import MAX_RANK, Handle, initialised, lib, name_text, sizes, struct
-from ._record import dims_of, find_context, several
-from ._types import BY_VALUE, Type, as_dtype, bits_of_bf16, from_raw
+from ._library import MAX_RANK, Error, Handle, Owned, check, initialised, lib, name_text, struct
+from ._record import dims_of, find_context, meet, scalar_type, several, take
+from ._tape import Expression
+from ._types import BY_VALUE, Type, as_dtype, bits_of_bf16, from_raw, promoted
 
 Names = Union[str, Sequence[str]]
 
@@ -282,110 +281,39 @@ def kernel(source: str, inputs: Names = 'x', outputs: Names = 'y', *,
 
 # ---- expressions ----
 
-_BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-           ast.Div: operator.truediv, ast.Pow: operator.pow, ast.Mod: operator.mod,
-           ast.FloorDiv: operator.floordiv, ast.BitAnd: operator.and_, ast.BitOr: operator.or_,
-           ast.BitXor: operator.xor, ast.LShift: operator.lshift, ast.RShift: operator.rshift}
-_MOST_BITS = 1024  # as float has them
-_UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
-_COMPARED = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-             ast.Eq: operator.eq, ast.NotEq: operator.ne}
-
-
-def _binary(operation: type, a: Any, b: Any) -> Any:
-    """Whole numbers by themselves grow as they like: 9 ** 9 ** 9 has 369 million digits."""
-    if isinstance(a, int) and isinstance(b, int) and \
-            (operation is ast.Pow and abs(a) > 1 and a.bit_length() * b > _MOST_BITS or
-             operation is ast.LShift and b > _MOST_BITS):
-        raise ValueError(f'a number of an expression has more than {_MOST_BITS} bits')
-    return _BINARY[operation](a, b)
-
-
-def _called(name: str) -> Callable:
-    if name in _operations.__all__:
-        return getattr(_operations, name)
-    raise ValueError(f'{name}() is no function of elements that kiln has')
-
-
-class _Reader:
-    """An expression as a function of its names; what it may not have is refused before it runs."""
-
-    def __init__(self, text: str) -> None:
-        try:
-            self._tree = ast.parse(text.strip(), mode='eval').body
-        except SyntaxError as error:
-            raise ValueError(f'{text!r} is no expression: {error.msg}') from None
-        self.names: list = []
-        self._check(self._tree)
-
-    def _refuse(self, node: Any) -> None:
-        raise ValueError(f'{ast.unparse(node)}: an expression has names, numbers, operators, '
-                         'comparisons, "a if m else b" and functions of elements')
-
-    def _check(self, node: Any) -> None:
-        children = [node.left, node.right] if isinstance(node, ast.BinOp) else \
-            [node.operand] if isinstance(node, ast.UnaryOp) else \
-            [node.left, *node.comparators] if isinstance(node, ast.Compare) else \
-            [node.test, node.body, node.orelse] if isinstance(node, ast.IfExp) else \
-            node.args if isinstance(node, ast.Call) else []
-        if isinstance(node, ast.Name):
-            if node.id not in self.names:
-                self.names.append(node.id)
-        elif isinstance(node, ast.Constant):
-            if type(node.value) not in (int, float):
-                self._refuse(node)
-        elif isinstance(node, ast.Call):
-            if not isinstance(node.func, ast.Name) or node.keywords:
-                self._refuse(node)
-            _called(node.func.id)
-        elif not children or (isinstance(node, ast.BinOp) and type(node.op) not in _BINARY) or \
-                (isinstance(node, ast.UnaryOp) and type(node.op) not in _UNARY) or \
-                (isinstance(node, ast.Compare) and
-                 (len(node.ops) != 1 or type(node.ops[0]) not in _COMPARED)):
-            self._refuse(node)
-        for child in children:
-            self._check(child)
-
-    def value(self, given: dict) -> Any:
-        return self._value(self._tree, given)
-
-    def _value(self, node: Any, given: dict) -> Any:
-        value = functools.partial(self._value, given=given)
-        if isinstance(node, ast.Name):
-            return given[node.id]
-        if isinstance(node, ast.Constant):
-            return node.value
-        if isinstance(node, ast.BinOp):
-            return _binary(type(node.op), value(node.left), value(node.right))
-        if isinstance(node, ast.UnaryOp):
-            return _UNARY[type(node.op)](value(node.operand))
-        if isinstance(node, ast.Compare):
-            return _COMPARED[type(node.ops[0])](value(node.left), value(node.comparators[0]))
-        if isinstance(node, ast.IfExp):
-            return _operations.where(value(node.test), value(node.body), value(node.orelse))
-        return _called(node.func.id)(*map(value, node.args))
-
-
 def elementwise(text: str, inputs: Optional[Names] = None) -> Callable[..., _tensor.Tensor]:
     """A function of elements, from an expression such as 'x * y + z': of its names in their order,
     or in that of `inputs`. It is recorded as kiln's own operations: it fuses with what is around it,
-    broadcasts, has a gradient and is validated.
+    broadcasts, has a gradient and is validated. It has Python's operators and "a if m else b", C's
+    "m ? a : b", and kiln's functions of elements (kiln/custom.h); ValueError tells a mistake's column.
 
         swish = kiln.elementwise('x / (1 + exp(-b * x))')
         y = swish(x, b)
     """
-    reader = _Reader(text)
-    names = reader.names if inputs is None else _names(inputs)
-    missing = [name for name in reader.names if name not in names]
+    given, found = _text(text), Owned(lib.kiln_free)
+    try:
+        check(lib.kiln_elementwise_names(given, found.out))
+    except Error as error:
+        raise ValueError(str(error).partition(': ')[2]) from None
+    used = found.text().split()
+    names = used if inputs is None else _names(inputs)
+    missing = [name for name in used if name not in names]
     if missing:
         raise ValueError(f'{text!r}: {", ".join(missing)} is none of the inputs')
+
+    def enter(batch: Any, handles: list) -> Any:
+        return lib.kiln_elementwise(batch, given, _text(' '.join(names)), len(names),
+                                    (Handle * max(len(names), 1))(*handles))
 
     def computed(*operands: _tensor.Array) -> _tensor.Tensor:
         if len(operands) != len(names):
             raise TypeError(f'{text!r} is of {", ".join(names)}, not of {len(operands)} operands')
         context = find_context(list(operands)) or default_context()
-        given = {name: x if isinstance(x, (int, float)) else _tensor.as_tensor(x, context)
-                 for name, x in zip(names, operands)}
-        return _tensor.as_tensor(reader.value(given), context)
+        values = [take(x, context) for x in operands]
+        dtypes = [x.dtype for x in values if isinstance(x, _tensor.Tensor) and x.dtype != 'bool']
+        dtype = promoted(dtypes) if dtypes else None
+        return _tensor.make(context, Expression([
+            x if isinstance(x, _tensor.Tensor) else meet(x, scalar_type(x, dtype), context)
+            for x in values], enter))
     computed.__doc__ = text
     return computed

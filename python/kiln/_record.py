@@ -88,7 +88,7 @@ def _all_masks(values: Sequence[Any]) -> bool:
                for v in values)
 
 
-def _meet(value: Any, dtype: DType, context: Context) -> Any:
+def meet(value: Any, dtype: DType, context: Context) -> Any:
     """The operand in this type."""
     if isinstance(value, _tensor.Tensor):
         return value if value.dtype.computed is dtype else value.astype(dtype)
@@ -107,11 +107,11 @@ def row(name: str, kinds: str, operands: Sequence[Any], numbers: Sequence[float]
         mask = mask if isinstance(mask, _tensor.Tensor) else Scalar(bool(mask), _U8)
         if isinstance(mask, _tensor.Tensor) and mask.dtype.computed is not _U8:
             mask = mask.astype(_BOOL)
-        met = [mask] + [_meet(value, dtype, context) for value in values]
+        met = [mask] + [meet(value, dtype, context) for value in values]
     else:
         values = _comparable(values) if kinds == 'TEST' else values
         dtype = _common(values, 'NUMERIC' if name in _EXACT else kinds)
-        met = [_meet(value, dtype, context) for value in values]
+        met = [meet(value, dtype, context) for value in values]
     function = getattr(lib, 'kiln_' + name)
     if kinds.endswith('TEST') or kinds == 'SELECTION' and _all_masks(values):
         # A mask is a bool, as in numpy: u8 would pick rows where it is an index there.

@@ -46,6 +46,26 @@ const char *take_equation(void)
     return ONE_OF(texts);
 }
 
+const char *take_expression(void)
+{
+    static const char *const texts[] = {"x * y + 1",  "x if x > y else -x",
+                                        "x ? y : 2",  "~x & y",
+                                        "x // y % 3", "clamp(x, 0, y)",
+                                        "x ** 3",     "i32(x) << 2",
+                                        "1e9999",     "x +",
+                                        "(((",        "exp(x) == !y",
+                                        "1 // 0",     "\t@",
+                                        "",           "where(x)",
+                                        NULL};
+    return ONE_OF(texts);
+}
+
+const char *take_expression_names(void)
+{
+    static const char *const texts[] = {"x y", "y x", "x", "", "  ", "x y z", NULL, NULL};
+    return ONE_OF(texts);
+}
+
 const kiln_window_options *take_window_options(void)
 {
     static kiln_window_options options;
