@@ -9,6 +9,9 @@
 #include <string.h>
 #include <time.h>
 
+/* A batch has so many texts at most, and tokens: more are no faster. */
+enum { CPU_BATCH = 64, CPU_TOKENS = 4096, GPU_BATCH = 512, GPU_TOKENS = 1 << 15 };
+
 static const char command[] = "kiln serve";
 
 /* ---- what a job asks for ---- */
@@ -246,7 +249,8 @@ static bool open_executor(struct serve_encoder *encoder, kiln_context *context,
                           const struct serve_encoder_options *given)
 {
     kiln_executor_options options = KILN_EXECUTOR_OPTIONS_INIT;
-    options.max_batch = given->is_cpu ? EMBED_CPU_BATCH : EMBED_GPU_BATCH;
+    options.max_batch = given->is_cpu ? CPU_BATCH : GPU_BATCH;
+    options.max_elements = given->is_cpu ? CPU_TOKENS : GPU_TOKENS;
     options.max_queue =
         encoder->most_texts + 2 * SERVE_MOST_INPUTS; /* of two threads that submit */
     options.prepare = 1;

@@ -10,8 +10,8 @@
  * waited long enough, and at once when the device is idle. With several contexts each batch goes to
  * the one that will have it done first. Rows must not depend on each other: which of them meet is
  * chance. A row's results have the same bits alone and in whatever company, on one device: batches
- * of all sizes add up in the same orders (kiln_batch_set_batch_invariant()), and none has fewer than
- * two rows.
+ * of all sizes add up in the same orders (kiln_batch_set_batch_invariant()), and none has fewer
+ * than two rows.
  *
  *  @code
  *  kiln_executor_create(&context, 1, &model, NULL, &executor);
@@ -120,22 +120,25 @@ typedef struct kiln_executor_options {
     int close_lengths;    /**< nonzero: where rows have lengths, batches are for 24, 48, 96, ...
                                as well: less padding for rows that come sorted, less company for
                                those that do not */
+    size_t max_elements;  /**< where rows have lengths: most rows of a batch times its length, for
+                               time and memory of a batch go by that; a batch for a length has
+                               max_batch rows or fewer, and two at least. 0: no bound */
 } kiln_executor_options;
 
 /** Every default: a balance of latency and throughput. */
 #define KILN_EXECUTOR_OPTIONS_INIT                                                                 \
     {                                                                                              \
-        sizeof(kiln_executor_options), 1024, 1, 5000, 128, 0, 0, 0                                 \
+        sizeof(kiln_executor_options), 1024, 1, 5000, 128, 0, 0, 0, 0                              \
     }
 /** For short waits: 256 rows, 1 ms. */
 #define KILN_EXECUTOR_LATENCY_INIT                                                                 \
     {                                                                                              \
-        sizeof(kiln_executor_options), 256, 1, 1000, 128, 0, 0, 0                                  \
+        sizeof(kiln_executor_options), 256, 1, 1000, 128, 0, 0, 0, 0                               \
     }
 /** For many rows a second: 2048 rows, 10 ms, and as many requests waiting as fill a batch. */
 #define KILN_EXECUTOR_THROUGHPUT_INIT                                                              \
     {                                                                                              \
-        sizeof(kiln_executor_options), 2048, 1, 10000, 2048, 0, 0, 0                               \
+        sizeof(kiln_executor_options), 2048, 1, 10000, 2048, 0, 0, 0, 0                            \
     }
 
 /** Fill a structure as KILN_EXECUTOR_OPTIONS_INIT does. NULL does nothing.

@@ -97,7 +97,7 @@ size_t kiln__device_queue_most(const kiln_executor *executor,
                                const struct kiln__device_queue *device_queue, unsigned length)
 {
     const struct kiln__model *model = &executor->model;
-    const size_t most = executor->options.max_batch, rows = executor->queue.rows_of[length];
+    const size_t most = kiln__model_most(model, length), rows = executor->queue.rows_of[length];
     unsigned size = kiln__model_size(model, rows < most ? rows : most, length);
     if (rows >= most || rows <= LEAST_CUT || rows == model->sizes[size].rows ||
         !device_queue->cost[size])
@@ -152,7 +152,7 @@ void kiln__device_queue_failed(kiln_executor *executor, struct kiln__device_queu
 /* Whether there are so many rows that can travel together. */
 static bool has_rows(const struct kiln__request_queue *queue, size_t rows)
 {
-    return queue->rows_of[kiln__request_queue_lead(queue, rows)] >= rows;
+    return kiln__request_queue_has(queue, kiln__request_queue_lead(queue, rows), rows);
 }
 
 static bool is_full(const kiln_executor *executor)
@@ -187,14 +187,14 @@ static int64_t away(const struct kiln__device_queue *device_queue, int64_t now)
 static bool another_is_better(const kiln_executor *executor,
                               const struct kiln__device_queue *device_queue, int64_t now)
 {
-    size_t most = executor->options.max_batch;
-    unsigned length = kiln__request_queue_lead(&executor->queue, most);
+    unsigned length = kiln__request_queue_lead(&executor->queue, executor->options.max_batch);
     const kiln_future *first = kiln__request_queue_first(&executor->queue);
     size_t rows = executor->queue.rows_of[length];
     if (first->alone) {
         length = first->length_number;
         rows = first->rows;
     }
+    const size_t most = kiln__model_most(&executor->model, length);
     unsigned size = kiln__model_size(&executor->model, rows < most ? rows : most, length);
     int64_t own = device_queue_finish(device_queue, size, now);
     for (size_t i = 0; i < executor->device_queue_count; i++) {

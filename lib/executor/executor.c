@@ -25,16 +25,16 @@ void kiln__executor_admit(kiln_executor *executor)
     }
 }
 
-/* How many rows of one length change what sleeping workers do. A first request makes them look when
- * it is due; then more change nothing until they are enough for an idle device, or for a batch. */
-static uint64_t find_next(const kiln_executor *executor, size_t most, bool idle)
+/* How many rows more change what sleeping workers do. A first request makes them look when it is
+ * due; then more change nothing until those of a length are enough for an idle device, or for a
+ * batch. */
+static uint64_t find_next(const kiln_executor *executor, bool idle)
 {
     const kiln_executor_options *options = &executor->options;
     if (!executor->queue.count)
         return 1;
-    if (idle && most < options->min_batch)
-        return options->min_batch;
-    return most < options->max_batch ? options->max_batch : KILN__NO_ALARM;
+    const size_t some = idle ? kiln__request_queue_lack(&executor->queue, options->min_batch) : 0;
+    return some ? some : kiln__request_queue_lack(&executor->queue, options->max_batch);
 }
 
 /* Those who have been called look anyway. */
@@ -49,9 +49,8 @@ static uint64_t find_alarm(const kiln_executor *executor)
     }
     if (!sleeps)
         return KILN__NO_ALARM;
-    size_t most = kiln__request_queue_most(&executor->queue);
-    uint64_t next = find_next(executor, most, idle);
-    return next == KILN__NO_ALARM ? next : executor->queue.rows + next - most;
+    const uint64_t next = find_next(executor, idle);
+    return next ? executor->queue.rows + next : KILN__NO_ALARM;
 }
 
 bool kiln__executor_set_alarm(kiln_executor *executor)
@@ -304,8 +303,9 @@ kiln_status kiln_executor_create(kiln_context *const *contexts, size_t n, const 
     executor->options = options;
     executor->handles = 1;
     atomic_store(&executor->references, 1);
-    status =
-        kiln__model_check(model, options.max_batch, options.close_lengths != 0, &executor->model);
+    status = kiln__model_check(model, &options, &executor->model);
+    for (unsigned i = 0; i < executor->model.length_count && !status; i++)
+        executor->queue.most_of[i] = kiln__model_most(&executor->model, i);
     if (!status && !(kiln__forks_watch() && executor_allocate(executor, n)))
         status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", create_call);
     for (size_t i = 0; i < n && !status; i++)

@@ -115,6 +115,7 @@ struct kiln_executor {
     kiln_executor_stats counts;
     uint64_t flushes[KILN__FLUSH_COUNT];
     uint64_t asked, computed; /* elements of rows, or rows without a length */
+    uint64_t full;            /* rows that full batches would have had */
     struct kiln__histogram wait, run, total;
 };
 

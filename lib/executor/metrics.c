@@ -30,11 +30,11 @@ kiln_status(kiln_executor_get_stats)(kiln_executor *executor, kiln_executor_stat
     own.wait = kiln__histogram_read(&executor->wait);
     own.run = kiln__histogram_read(&executor->run);
     own.total = kiln__histogram_read(&executor->total);
+    if (executor->full)
+        own.fill = (double)executor->counts.rows / (double)executor->full;
     if (executor->computed)
         own.padding_share = 1 - (double)executor->asked / (double)executor->computed;
     pthread_mutex_unlock(&executor->lock);
-    if (own.batches)
-        own.fill = (double)own.rows / ((double)own.batches * (double)executor->options.max_batch);
     kiln__structure_fill(stats, size, &own, sizeof own);
     return KILN_OK;
 }

@@ -84,20 +84,25 @@ static kiln_status find_longest(struct kiln__model *model)
 
 /* 2, 4, ..., the largest. A dimension of 1 is one that no stride and no order says anything of: a
  * single row could be added up in another order than two. */
-static void list_rows(struct kiln__model *model, size_t most_rows, size_t length)
+static void list_rows(struct kiln__model *model, const kiln_executor_options *options,
+                      size_t length)
 {
     struct kiln__batch_size *sizes = model->sizes + (size_t)model->length_count * model->size_count;
+    const size_t least = options->max_batch < 2 ? options->max_batch : 2;
+    size_t most = options->max_batch;
     unsigned count = 0;
-    for (size_t rows = 2; rows < most_rows; rows *= 2)
-        sizes[count++] = (struct kiln__batch_size){rows, length};
-    sizes[count++] = (struct kiln__batch_size){most_rows, length};
+    if (length && options->max_elements && options->max_elements / length < most)
+        most = options->max_elements / length > least ? options->max_elements / length : least;
+    for (size_t rows = 2; rows < options->max_batch; rows *= 2)
+        sizes[count++] = (struct kiln__batch_size){rows < most ? rows : most, length};
+    sizes[count++] = (struct kiln__batch_size){most, length};
     model->size_count = count;
     model->length_count++;
 }
 
 /* 8, 16, ..., the greatest: two at least if it is not 1, which tell what an output that grows is.
  * With close lengths 24, 48, ... are among them. */
-static void list_sizes(struct kiln__model *model, size_t most_rows, bool close_lengths)
+static void list_sizes(struct kiln__model *model, const kiln_executor_options *options)
 {
     size_t length = 8;
     while (length > 1 && length >= model->longest)
@@ -105,11 +110,11 @@ static void list_sizes(struct kiln__model *model, size_t most_rows, bool close_l
     model->size_count = model->length_count = 0;
     for (; length < model->longest; length *= 2) {
         size_t between = length / 2 * 3;
-        list_rows(model, most_rows, length);
-        if (close_lengths && length >= 16 && between < model->longest)
-            list_rows(model, most_rows, between);
+        list_rows(model, options, length);
+        if (options->close_lengths && length >= 16 && between < model->longest)
+            list_rows(model, options, between);
     }
-    list_rows(model, most_rows, model->longest);
+    list_rows(model, options, model->longest);
 }
 
 static kiln_status read_model(const kiln_model *model, kiln_model *own)
@@ -129,7 +134,7 @@ kiln_status kiln__model_row(const char *asks, const kiln_model *model, size_t nu
                                 row, sizeof *row);
 }
 
-kiln_status kiln__model_check(const kiln_model *from, size_t most_rows, bool close_lengths,
+kiln_status kiln__model_check(const kiln_model *from, const kiln_executor_options *options,
                               struct kiln__model *model)
 {
     kiln_model given;
@@ -163,7 +168,7 @@ kiln_status kiln__model_check(const kiln_model *from, size_t most_rows, bool clo
     if (!status)
         status = find_longest(model);
     if (!status)
-        list_sizes(model, most_rows, close_lengths);
+        list_sizes(model, options);
     return status;
 }
 
@@ -181,6 +186,11 @@ unsigned kiln__model_size(const struct kiln__model *model, size_t rows, unsigned
     while (model->sizes[size].rows < rows)
         size++;
     return size;
+}
+
+size_t kiln__model_most(const struct kiln__model *model, unsigned length)
+{
+    return model->sizes[(size_t)(length + 1) * model->size_count - 1].rows;
 }
 
 size_t kiln__part_bytes(const struct kiln__model_part *part, size_t length)
@@ -394,6 +404,8 @@ kiln_status kiln__slots_record(struct kiln__slots *slots, struct kiln__model *mo
 {
     kiln_status status = KILN_OK;
     for (unsigned i = 0; i < model->size_count * model->length_count && !status; i++) {
+        if (i % model->size_count && model->sizes[i].rows == model->sizes[i - 1].rows)
+            continue; /* the last of its length, again */
         status = kiln__slot_record(&slots->of[i], model, context, number, &model->sizes[i]);
         if (!status && prepare)
             status = kiln_batch_prepare(slots->of[i].batch, 0);

@@ -30,8 +30,9 @@ struct kiln__model {
     struct kiln__model_part parts[2 * KILN_MODEL_MOST]; /* inputs, then outputs */
     size_t longest;                                     /* 0: rows have no length */
     unsigned size_count, length_count;
-    struct kiln__batch_size
-        sizes[KILN__MOST_SIZES]; /* size_count of each length, lengths ascending */
+    /* size_count of each length, lengths ascending; where fewer rows are the most, the last again
+     */
+    struct kiln__batch_size sizes[KILN__MOST_SIZES];
 };
 
 struct kiln__region {
@@ -59,7 +60,7 @@ kiln_status kiln__model_row(const char *asks, const kiln_model *model, size_t nu
                             kiln_row *row);
 
 /* Look at what the caller says of a model. Errors: INVALID_ARGUMENT, TOO_LARGE. */
-kiln_status kiln__model_check(const kiln_model *from, size_t most_rows, bool close_lengths,
+kiln_status kiln__model_check(const kiln_model *from, const kiln_executor_options *options,
                               struct kiln__model *model);
 
 /* Record all sizes. What is made after an error is released by kiln__slots_free(). */
@@ -80,6 +81,9 @@ void kiln__slot_meet(struct kiln__batch_slot *slot);
  * rows. */
 unsigned kiln__model_length(const struct kiln__model *model, size_t length);
 unsigned kiln__model_size(const struct kiln__model *model, size_t rows, unsigned length);
+
+/* The most rows of a batch for a length, by number. */
+size_t kiln__model_most(const struct kiln__model *model, unsigned length);
 
 /* What a part of a row of a length has. */
 size_t kiln__part_bytes(const struct kiln__model_part *part, size_t length);

@@ -77,24 +77,38 @@ kiln_future *kiln__request_queue_first(const struct kiln__request_queue *queue)
     return NULL;
 }
 
+static size_t enough_of(const struct kiln__request_queue *queue, unsigned length, size_t enough)
+{
+    const size_t most = queue->most_of[length];
+    return most && most < enough ? most : enough;
+}
+
+bool kiln__request_queue_has(const struct kiln__request_queue *queue, unsigned length,
+                             size_t enough)
+{
+    return queue->rows_of[length] >= enough_of(queue, length, enough);
+}
+
 unsigned kiln__request_queue_lead(const struct kiln__request_queue *queue, size_t enough)
 {
     unsigned first = kiln__request_queue_first(queue)->length_number;
-    if (queue->rows_of[first] >= enough || queue->rows_of[first] == queue->rows)
+    if (kiln__request_queue_has(queue, first, enough) || queue->rows_of[first] == queue->rows)
         return first;
     for (unsigned i = 0; i < KILN__MOST_LENGTHS; i++)
-        if (queue->rows_of[i] >= enough)
+        if (kiln__request_queue_has(queue, i, enough))
             return i;
     return first;
 }
 
-size_t kiln__request_queue_most(const struct kiln__request_queue *queue)
+size_t kiln__request_queue_lack(const struct kiln__request_queue *queue, size_t enough)
 {
-    const kiln_future *first = kiln__request_queue_first(queue);
-    size_t most = first ? queue->rows_of[first->length_number] : 0;
-    for (unsigned i = 0; most < queue->rows && i < KILN__MOST_LENGTHS; i++)
-        most = queue->rows_of[i] > most ? queue->rows_of[i] : most;
-    return most;
+    size_t least = enough;
+    for (unsigned i = 0; least && i < KILN__MOST_LENGTHS; i++) {
+        const size_t wanted = enough_of(queue, i, enough), rows = queue->rows_of[i];
+        const size_t lack = rows < wanted ? wanted - rows : 0;
+        least = lack < least ? lack : least;
+    }
+    return least;
 }
 
 /* Without deadlines the first of a list is the one that has waited longest. */

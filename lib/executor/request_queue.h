@@ -17,9 +17,11 @@ struct kiln__request_queue {
     struct kiln__list lists[KILN__PRIORITIES]; /* high, normal, low */
     size_t count, rows;
     size_t rows_of[KILN__MOST_LENGTHS]; /* of each length, by number */
-    size_t deadlines;                   /* requests that have one */
-    int64_t due; /* when the first of them has waited for company long enough */
-    bool stale;  /* that may have become later */
+    size_t
+        most_of[KILN__MOST_LENGTHS]; /* rows of a full batch; 0: whatever is asked for. Set once */
+    size_t deadlines;                /* requests that have one */
+    int64_t due;                     /* when the first of them has waited for company long enough */
+    bool stale;                      /* that may have become later */
 };
 
 void kiln__request_queue_push(struct kiln__request_queue *queue, kiln_future *request);
@@ -31,12 +33,16 @@ void kiln__request_queue_remove(struct kiln__request_queue *queue, kiln_future *
 /* The next one, or NULL. */
 kiln_future *kiln__request_queue_first(const struct kiln__request_queue *queue);
 
+/* Whether there are `enough` rows of a length, by number, or a full batch of fewer. */
+bool kiln__request_queue_has(const struct kiln__request_queue *queue, unsigned length,
+                             size_t enough);
+
 /* The length, by number, of the next batch where something waits: the first request's, unless it
- * has less than `enough` rows and another one has not. */
+ * has not enough rows and another one has. */
 unsigned kiln__request_queue_lead(const struct kiln__request_queue *queue, size_t enough);
 
-/* The most rows of one length. */
-size_t kiln__request_queue_most(const struct kiln__request_queue *queue);
+/* With how many rows more some length may have enough; 0: one has. */
+size_t kiln__request_queue_lack(const struct kiln__request_queue *queue, size_t enough);
 
 /* KILN__NEVER: nothing waits. */
 int64_t kiln__request_queue_due(struct kiln__request_queue *queue);

@@ -47,6 +47,8 @@ static size_t choose_piece(const kiln_executor *executor, size_t rows, unsigned 
     size_t piece = sizes[model->size_count - 1].rows;
     int64_t now = kiln__now(), least = KILN__NEVER;
     for (unsigned i = model->size_count; i-- > 0;) {
+        if (i && sizes[i].rows == sizes[i - 1].rows)
+            continue; /* the most, again */
         size_t pieces = (rows + sizes[i].rows - 1) / sizes[i].rows;
         if (pieces > MOST_PIECES)
             break;

@@ -36,14 +36,13 @@ static kiln_status check_options(const kiln_request_options *given, kiln_request
     return KILN_OK;
 }
 
-static kiln_status check_rows(const struct kiln__model *model, size_t rows)
+/* `length`: what they have, or 0 */
+static kiln_status check_rows(const struct kiln__model *model, size_t rows, size_t length)
 {
-    size_t most = model->sizes[model->size_count - 1].rows;
-    if (!rows)
-        return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: no rows", call);
+    const size_t most = kiln__model_most(model, length ? kiln__model_length(model, length) : 0);
     if (rows > most)
-        return kiln__fail(NULL, KILN_TOO_LARGE, "%s: %zu rows, and a batch has at most %zu", call,
-                          rows, most);
+        return kiln__fail(NULL, KILN_TOO_LARGE, "%s: %zu rows, and a batch has at most %zu%s", call,
+                          rows, most, length ? " of their length" : "");
     return KILN_OK;
 }
 
@@ -246,7 +245,7 @@ kiln_status kiln__submit_check(const kiln_executor *executor, const kiln_input *
 {
     kiln_status status = check_options(given, options);
     if (!status && !rows)
-        status = check_rows(&executor->model, rows);
+        status = kiln__fail(NULL, KILN_INVALID_ARGUMENT, "%s: no rows", call);
     if (!status)
         status = check_length(&executor->model, options);
     return status ? status : check_memory(&executor->model, inputs, outputs, rows, options->length);
@@ -268,9 +267,11 @@ kiln_status kiln_executor_submit(kiln_executor *executor, const kiln_input *inpu
                             : outputs ? "future"
                                       : "outputs");
     if (!status)
-        status = check_rows(&executor->model, rows);
+        status = check_rows(&executor->model, rows, 0);
     if (!status)
         status = kiln__submit_check(executor, inputs, outputs, rows, given, &options);
+    if (!status)
+        status = check_rows(&executor->model, rows, options.length);
     if (!status)
         status = queue(executor, inputs, outputs, rows, &options, false, future);
     return status ? submit_refuse(executor, status) : KILN_OK;

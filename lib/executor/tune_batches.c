@@ -185,12 +185,14 @@ static kiln_status find_fastest(struct tuning *tuning, uint64_t max_run_us, size
 static kiln_status tune_batches_choose(struct tuning *tuning, const kiln_model *model, size_t most,
                                        uint64_t max_bytes, uint64_t max_run_us, size_t *rows)
 {
-    kiln_status status = kiln__model_check(model, most, false, &tuning->model);
+    kiln_executor_options options = {.max_batch = most};
+    kiln_status status = kiln__model_check(model, &options, &tuning->model);
     *rows = most;
     if (!status && max_bytes)
         status = find_largest(tuning, most, max_bytes, rows);
+    options.max_batch = *rows;
     if (!status)
-        status = kiln__model_check(model, *rows, false, &tuning->model);
+        status = kiln__model_check(model, &options, &tuning->model);
     if (!status && max_run_us)
         status = find_fastest(tuning, max_run_us, rows);
     return status;

@@ -230,6 +230,8 @@ static void leave_device(struct kiln__worker *worker, const struct taken *taken,
         executor->counts.rows += taken->rows;
         executor->counts.padding += size->rows - taken->rows;
         executor->asked += taken->elements;
+        executor->full +=
+            kiln__model_most(&executor->model, taken->size / executor->model.size_count);
         executor->computed += size->rows * (size->length ? size->length : 1);
     }
     kiln__executor_wake(executor, now);

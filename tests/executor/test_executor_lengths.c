@@ -184,6 +184,103 @@ Test(executor_lengths, begin_at_once_after_one_of_another_length_was_cancelled)
     served_end(executor, context);
 }
 
+/* ---- batches by elements ---- */
+
+/* The largest batch of each length, up to LONGEST. */
+static size_t largest[LONGEST + 1];
+
+static kiln_status record_noted(kiln_batch *b, size_t context, size_t rows,
+                                const kiln_tensor *inputs, kiln_tensor *outputs, void *user)
+{
+    size_t dims[KILN_MAX_RANK];
+    expect_ok(kiln_tensor_shape(b, inputs[2], NULL, NULL, dims));
+    largest[dims[1]] = rows > largest[dims[1]] ? rows : largest[dims[1]];
+    return record_means(b, context, rows, inputs, outputs, user);
+}
+
+/* 24 rows at most, and 100 elements: 12 rows of 8, 6 of 16, 3 of 32, 2 of 40. */
+static kiln_executor *open_bounded(kiln_context *context, size_t max_elements)
+{
+    kiln_executor *executor;
+    kiln_executor_options options = served_options(24, 1, 0);
+    kiln_model model = model_of(record_noted);
+    options.max_elements = max_elements;
+    memset(largest, 0, sizeof largest);
+    expect_ok(kiln_executor_create(&context, 1, &model, &options, &executor));
+    return executor;
+}
+
+static kiln_status try(kiln_executor *executor, size_t rows, size_t length)
+{
+    kiln_future *future;
+    kiln_request_options request = KILN_REQUEST_OPTIONS_INIT;
+    kiln_input in = {x, rows * length * WIDTH * sizeof *x, KILN_F32};
+    kiln_output out = {y, rows * WIDTH * sizeof *y, KILN_F32};
+    request.length = length;
+    const kiln_status status = kiln_executor_submit(executor, &in, &out, rows, &request, &future);
+    if (!status)
+        expect_end(future);
+    return status;
+}
+
+Test(executor_lengths, a_batch_of_long_ones_has_fewer_rows)
+{
+    kiln_context *context = open_context();
+    kiln_executor *executor = open_bounded(context, 100);
+    fill(x, MOST, 4);
+    cr_expect_eq(largest[8], 12u);
+    cr_expect_eq(largest[16], 6u);
+    cr_expect_eq(largest[32], 3u);
+    cr_expect_eq(largest[LONGEST], 2u);
+    cr_expect_eq(try(executor, 12, 8), KILN_OK);
+    cr_expect_eq(try(executor, 7, 9), KILN_TOO_LARGE);
+    cr_expect_str_eq(kiln_last_error(),
+                     "kiln_executor_submit: 7 rows, and a batch has at most 6 of their length");
+    cr_expect_eq(try(executor, 3, 32), KILN_OK);
+    cr_expect_eq(try(executor, 4, 32), KILN_TOO_LARGE);
+    cr_expect_eq(try(executor, 2, LONGEST), KILN_OK);
+    cr_expect_eq(try(executor, 3, LONGEST), KILN_TOO_LARGE);
+    cr_expect_float_eq(served_stats(executor).fill, 1, 1e-9);
+    kiln_executor_release(executor);
+    executor = open_bounded(context, 1); /* two always fit, */
+    cr_expect_eq(largest[8], 2u);
+    cr_expect_eq(try(executor, 2, LONGEST), KILN_OK);
+    kiln_executor_release(executor);
+    executor = open_bounded(context, SIZE_MAX); /* and no more than a batch has */
+    cr_expect_eq(largest[LONGEST], 24u);
+    served_end(executor, context);
+}
+
+/* Many of all lengths, which wait while the device is busy, and as many in one call. */
+Test(executor_lengths, a_bound_of_elements_changes_no_bit)
+{
+    enum { COUNT = 60, ROWS = 20 };
+    static float wanted[COUNT * WIDTH], whole[ROWS * WIDTH];
+    kiln_context *context = open_context();
+    kiln_future *futures[COUNT];
+    fill(x, MOST, 5);
+    for (size_t bound = 0; bound < 200; bound += 100) {
+        kiln_executor *executor = open_bounded(context, bound);
+        cl_event gate = gate_close(context);
+        for (size_t i = 0; i < COUNT; i++)
+            futures[i] = submit(executor, x + i, y + i * WIDTH, 1, 1 + i * 7 % LONGEST, 1);
+        gate_open(gate);
+        for (size_t i = 0; i < COUNT; i++)
+            expect_end(futures[i]);
+        if (bound)
+            cr_expect_arr_eq(y, wanted, sizeof wanted);
+        memcpy(wanted, y, sizeof wanted);
+        const kiln_input in = {x, ROWS * LONGEST * WIDTH * sizeof *x, KILN_F32};
+        const kiln_output out = {y, ROWS * WIDTH * sizeof *y, KILN_F32};
+        expect_ok(kiln_executor_run(executor, &in, &out, ROWS, NULL));
+        if (bound)
+            cr_expect_arr_eq(y, whole, sizeof whole);
+        memcpy(whole, y, sizeof whole);
+        kiln_executor_release(executor);
+    }
+    close_context(context);
+}
+
 /* ---- results as long as their rows ---- */
 
 static void expect_attention(const float *from, const float *found, size_t length)

@@ -84,7 +84,15 @@ Test(executor_parts, a_length_leads_that_has_rows_enough)
     cr_expect_eq(kiln__request_queue_lead(&queue, 1), 0u);
     cr_expect_eq(kiln__request_queue_lead(&queue, 2), 5u);
     cr_expect_eq(kiln__request_queue_lead(&queue, 3), 0u, "none has: the first request's");
-    cr_expect_eq(kiln__request_queue_most(&queue), 2u);
+    cr_expect_eq(kiln__request_queue_lack(&queue, 5), 3u);
+    cr_expect_eq(kiln__request_queue_lack(&queue, 2), 0u);
+    queue.most_of[5] = 2; /* a full batch */
+    cr_expect_eq(kiln__request_queue_lead(&queue, 3), 5u);
+    cr_expect_eq(kiln__request_queue_lack(&queue, 3), 0u);
+    queue.most_of[5] = queue.most_of[7] = 3;
+    cr_expect_eq(kiln__request_queue_lead(&queue, 9), 0u);
+    cr_expect_eq(kiln__request_queue_lack(&queue, 9), 1u);
+    queue.most_of[5] = queue.most_of[7] = 0;
     kiln__request_queue_remove(&queue, &requests[0]);
     cr_expect_eq(kiln__request_queue_lead(&queue, 3), 5u);
     cr_expect_eq(queue.rows_of[0], 0u);

@@ -169,8 +169,15 @@ const kiln_executor_options *take_executor_options(void)
 {
     static kiln_executor_options options;
     static const uint64_t waits[] = {0, 1, 100, 1000, UINT64_MAX};
-    options = (kiln_executor_options){
-        take_struct_size(sizeof options), 1 + byte() % 8, 0, 100, 4, 0, one_in(16), one_in(2)};
+    options = (kiln_executor_options){take_struct_size(sizeof options),
+                                      1 + byte() % 8,
+                                      0,
+                                      100,
+                                      4,
+                                      0,
+                                      one_in(16),
+                                      one_in(2),
+                                      byte()};
     options.min_batch = one_in(8) ? take_size() : byte() % 3;
     options.max_wait_us = ONE_OF(waits);
     options.max_queue = byte() % 4;
