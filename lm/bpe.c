@@ -178,9 +178,13 @@ static void begin_piece(struct piece *piece, const char *text, size_t bytes)
     for (size_t at = 0, length; at < bytes; at += length) {
         const uint32_t place = piece->count;
         int32_t point, token = bpe->bytes[(unsigned char)text[at]];
-        length = bpe->ranks ? kiln__unicode_next(text + at, bytes - at, &point) : 1;
-        if (bpe->ranks)
-            token = kiln__vocabulary_find(bpe->vocabulary, text + at, length);
+        length = bpe->rule ? 1 : kiln__unicode_next(text + at, bytes - at, &point);
+        const int32_t character =
+            bpe->rule ? -1 : kiln__vocabulary_find(bpe->vocabulary, text + at, length);
+        if (character >= 0 || bpe->ranks)
+            token = character;
+        else
+            length = 1; /* of a character that is none */
         if (token >= 0 || bpe->ranks)
             piece->symbols[piece->count++] = (struct symbol){text + at, (uint32_t)length, token,
                                                              place ? place - 1 : 0, place + 1};
@@ -220,22 +224,28 @@ static bool encode_piece(struct piece *piece, const char *text, size_t bytes,
 
 /* ---- a text ---- */
 
+static bool encode_whole(const struct kiln__bpe *bpe, const char *text, size_t bytes,
+                         struct kiln__tokens *tokens)
+{
+    struct piece piece = {.bpe = bpe};
+    piece.symbols = bytes < UINT32_MAX / 2 ? malloc((bytes + 1) * sizeof *piece.symbols) : NULL;
+    const bool fine = piece.symbols && encode_piece(&piece, text, bytes, tokens);
+    free(piece.symbols);
+    free(piece.heap);
+    return fine;
+}
+
 /* One piece, in which U+2581 and spaces are the same. */
 static bool encode_spaced(const struct kiln__bpe *bpe, const char *text, size_t bytes, bool leads,
                           struct kiln__tokens *tokens)
 {
-    struct piece piece = {.bpe = bpe};
     char *spaced = malloc(bytes + 1);
-    piece.symbols = bytes < UINT32_MAX / 2 ? malloc((bytes + 1) * sizeof *piece.symbols) : NULL;
-    bool fine = spaced && piece.symbols;
-    if (fine) {
-        *spaced = ' ';
-        const size_t length = kiln__spaced(text, bytes, spaced + leads) + leads;
-        fine = encode_piece(&piece, spaced, length, tokens);
-    }
+    if (!spaced)
+        return false;
+    *spaced = ' ';
+    const size_t length = kiln__spaced(text, bytes, spaced + leads) + leads;
+    const bool fine = encode_whole(bpe, spaced, length, tokens);
     free(spaced);
-    free(piece.symbols);
-    free(piece.heap);
     return fine;
 }
 
@@ -245,6 +255,8 @@ bool kiln__bpe_encode(const struct kiln__bpe *bpe, const char *text, size_t byte
     struct piece piece = {.bpe = bpe};
     if (bpe->ranks)
         return encode_spaced(bpe, text, bytes, begins && bpe->leads, tokens);
+    if (!bpe->rule)
+        return encode_whole(bpe, text, bytes, tokens);
     size_t capacity = 0, length;
     const char *at;
     bool fine = true;

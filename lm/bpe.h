@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* BPE: parts of a piece are merged. Byte-level BPE begins with bytes, and of its pairs the one
  * comes first that the file lists first; SentencePiece's begins with characters, and the pair that
- * makes the token of the highest score comes first. */
+ * makes the token of the highest score comes first, or the one that the file lists first. */
 #ifndef KILN_LM_BPE_H
 #define KILN_LM_BPE_H
 
@@ -25,7 +25,8 @@ struct kiln__bpe_merge {
 
 struct kiln__bpe {
     const struct kiln__vocabulary *vocabulary;
-    const struct kiln__split_rule *rule; /* of byte-level BPE; NULL: SentencePiece's */
+    const struct kiln__split_rule *rule; /* of byte-level BPE; NULL: SentencePiece's, where all
+                                            bytes are tokens, or there are ranks */
     bool whole;                          /* a piece that is a token needs no merges */
     int32_t bytes[256];                  /* their tokens; -1: none, the byte is left out */
     size_t n_merges;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tokenizers whose tokens are parts of a text as it is: byte-level BPE, as RoBERTa, ModernBERT and
- * Qwen have it, and SentencePiece's unigram model, as XLM-R, e5 and bge-m3. A text goes through the
+ * Qwen have it, SentencePiece's BPE, as Gemma and Llama, and its unigram model, as XLM-R, e5 and
+ * bge-m3. A text goes through the
  * stages that tokenizer.json names, as through those of Hugging Face's `tokenizers`:
  *
  *     added tokens -> normalizer -> added tokens -> pre-tokenizer -> model */

@@ -12,6 +12,7 @@ struct reading {
     struct subwords *to;
     const char *rule; /* how byte-level BPE cuts; NULL: not at all */
     bool has_bytes, has_digits;
+    bool is_raw; /* tokens are written as they are */
 };
 
 static bool no_memory(const struct reading *r)
@@ -73,6 +74,14 @@ static bool read_bytes(struct reading *r, const json_t *object)
 #define MIDDLE "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define BEGIN "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
 
+/* Whether all spaces become something else, as Gemma's do. */
+static bool takes_spaces(const struct subwords_normalizer *normalizer)
+{
+    const struct subwords_step *last = &normalizer->steps[normalizer->count - 1];
+    return normalizer->count && last->kind == SUBWORDS_REPLACE && !strcmp(last->from, " ") &&
+           !strchr(last->to, ' ');
+}
+
 static bool read_split(struct reading *r, const json_t *object)
 {
     static const struct {
@@ -86,6 +95,9 @@ static bool read_split(struct reading *r, const json_t *object)
     const char *pattern = tokenizer_text(json_object_get(object, "pattern"), "Regex"),
                *behaviour = tokenizer_text(object, "behavior");
     const bool inverts = tokenizer_flag(object, "invert", false);
+    if (!strcmp(tokenizer_text(json_object_get(object, "pattern"), "String"), " ") &&
+        takes_spaces(&r->to->normalizer))
+        return true; /* there are none */
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         if (!strcmp(pattern, patterns[i].pattern) && !r->rule && !r->has_digits &&
             ((!strcmp(behaviour, "Isolated") && !inverts) ||
@@ -178,7 +190,7 @@ static size_t put_token(struct reading *r, size_t number, const json_t *text, ch
     enum kiln__token_kind kind = KILN__TOKEN_NORMAL;
     for (size_t i = 0; i < length; i++)
         characters += ((unsigned char)bytes[i] & 0xc0) != 0x80;
-    if (r->to->is_unigram) {
+    if (r->is_raw) {
         memcpy(storage, bytes, length);
     } else {
         length = kiln__byte_level(bytes, length, storage);
@@ -210,13 +222,12 @@ static bool read_unigram_tokens(struct reading *r, const json_t *list)
     return true;
 }
 
-static void find_bytes(struct kiln__unigram *unigram, bool fall_back)
+static void find_bytes(const struct kiln__vocabulary *vocabulary, int32_t bytes[256])
 {
     for (unsigned byte = 0; byte < 256; byte++) {
         static const char digits[] = "0123456789ABCDEF";
         const char name[] = {'<', '0', 'x', digits[byte >> 4], digits[byte & 15], '>'};
-        unigram->bytes[byte] =
-            fall_back ? kiln__vocabulary_find(unigram->vocabulary, name, sizeof name) : -1;
+        bytes[byte] = kiln__vocabulary_find(vocabulary, name, sizeof name);
     }
 }
 
@@ -228,7 +239,7 @@ static bool read_unigram(struct reading *r, const json_t *model)
     const size_t count = json_array_size(list);
     size_t i, bytes = 0;
     json_t *one;
-    to->is_unigram = true;
+    to->is_unigram = r->is_raw = true;
     if (r->has_bytes || r->rule || r->has_digits)
         return tokenizer_refuse(r->file, "its pre-tokenizer is not known with a unigram model");
     json_array_foreach(list, i, one)
@@ -248,7 +259,9 @@ static bool read_unigram(struct reading *r, const json_t *model)
     to->unigram.unknown = (int32_t)json_integer_value(unknown);
     r->file->to->unknown = to->unigram.unknown;
     kiln__unigram_begin(&to->unigram);
-    find_bytes(&to->unigram, tokenizer_flag(model, "byte_fallback", false));
+    memset(to->unigram.bytes, -1, sizeof to->unigram.bytes);
+    if (tokenizer_flag(model, "byte_fallback", false))
+        find_bytes(&to->vocabulary, to->unigram.bytes);
     return true;
 }
 
@@ -345,34 +358,54 @@ static bool read_merges(struct reading *r, const json_t *list, const json_t *voc
     return true;
 }
 
+/* Bytes in the place of characters that are no tokens: what is no UTF-8 has none. */
+static bool check_bytes(const struct reading *r)
+{
+    for (int byte = 0; byte < 0xf5; byte++)
+        if (r->to->bpe.bytes[byte] < 0 && byte != 0xc0 && byte != 0xc1)
+            return tokenizer_refuse(r->file, "its vocabulary has no token for the byte %d", byte);
+    return true;
+}
+
+/* How texts are cut: into bytes, or characters. */
+static bool read_kind(struct reading *r, const json_t *model)
+{
+    struct kiln__bpe *bpe = &r->to->bpe;
+    const bool falls_back = tokenizer_flag(model, "byte_fallback", false);
+    r->is_raw = !r->has_bytes;
+    bpe->whole = tokenizer_flag(model, "ignore_merges", false);
+    if (*tokenizer_text(model, "continuing_subword_prefix") ||
+        *tokenizer_text(model, "end_of_word_suffix"))
+        return tokenizer_refuse(r->file, "its model has a prefix or suffix of words");
+    if (r->is_raw)
+        return (falls_back && !r->rule && !r->has_digits && !bpe->whole) ||
+               tokenizer_refuse(r->file, "its model is \"BPE\" without a ByteLevel pre-tokenizer, "
+                                         "and without byte_fallback alone");
+    if (falls_back || r->to->is_spaced || r->to->cuts_white)
+        return tokenizer_refuse(r->file, "its ByteLevel pre-tokenizer is beside something else");
+    if (!r->rule)
+        return tokenizer_refuse(r->file, "its ByteLevel pre-tokenizer cuts nowhere");
+    bpe->rule = kiln__split_rule(r->rule, strlen(r->rule));
+    return true;
+}
+
 static bool read_bpe(struct reading *r, const json_t *model)
 {
     struct kiln__bpe *bpe = &r->to->bpe;
     json_t *vocabulary = json_object_get(model, "vocab");
-    if (!r->has_bytes || r->to->is_spaced || r->to->cuts_white)
-        return tokenizer_refuse(r->file, "its model is \"BPE\", without a ByteLevel pre-tokenizer");
-    if (tokenizer_flag(model, "byte_fallback", false) ||
-        *tokenizer_text(model, "continuing_subword_prefix") ||
-        *tokenizer_text(model, "end_of_word_suffix"))
-        return tokenizer_refuse(r->file,
-                                "its model has a byte_fallback, prefix or suffix beside ByteLevel");
-    if (!r->rule)
-        return tokenizer_refuse(r->file, "its ByteLevel pre-tokenizer cuts nowhere");
-    bpe->rule = kiln__split_rule(r->rule, strlen(r->rule));
     bpe->vocabulary = &r->to->vocabulary;
-    bpe->whole = tokenizer_flag(model, "ignore_merges", false);
-    if (!read_bpe_tokens(r, vocabulary) ||
+    if (!read_kind(r, model) || !read_bpe_tokens(r, vocabulary) ||
         !read_merges(r, json_object_get(model, "merges"), vocabulary))
         return false;
-    for (unsigned byte = 0; byte < 256; byte++) {
+    if (r->is_raw)
+        find_bytes(bpe->vocabulary, bpe->bytes);
+    for (unsigned byte = 0; !r->is_raw && byte < 256; byte++) {
         const char bytes[] = {(char)byte};
         bpe->bytes[byte] = kiln__vocabulary_find(bpe->vocabulary, bytes, 1);
-        if (bpe->bytes[byte] < 0 && byte < 0xf5 && byte != 0xc0 && byte != 0xc1)
-            return tokenizer_refuse(r->file, "its vocabulary has no token for the byte %u", byte);
     }
     const json_t *unknown = json_object_get(vocabulary, tokenizer_text(model, "unk_token"));
     r->file->to->unknown = (int32_t)json_integer_value(unknown);
-    return true;
+    return check_bytes(r);
 }
 
 /* ---- all ---- */

@@ -118,6 +118,35 @@ def byte_level(lines):
         pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]))
 
 
+# ---- BPE of characters ----
+
+def characters_of(lines, size=6000):
+    """As Gemma has it: bytes in the place of characters that are no tokens."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    words = [word for line in lines for word in line.replace(" ", " \u2581").split(" ") if word]
+    tokenizer.train_from_iterator(words, trainers.BpeTrainer(
+        vocab_size=size, limit_alphabet=size // 3, show_progress=False,
+        special_tokens=["<pad>", "<s>", "</s>", "<unk>"] + [f"<0x{byte:02X}>" for byte in range(256)]))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
+    return tokenizer
+
+
+def characters(lines):
+    gemma = characters_of(lines)
+    yield "gemma", gemma
+    first = Tokenizer.from_str(gemma.to_str())
+    first.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    first.pre_tokenizer = None
+    yield "llama", first
+    llama = Tokenizer.from_str(gemma.to_str())
+    llama.normalizer = normalizers.NFC()
+    llama.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    yield "llama-first", llama
+
+
 # ---- unigram ----
 
 def train_unigram(lines, size=16000, **options):
@@ -189,7 +218,7 @@ def main(program, folder, *texts):
     folder.mkdir(exist_ok=True)
     lines = make_lines(texts, 12000)
     differ = 0
-    for kind in (byte_level, unigrams):
+    for kind in (byte_level, characters, unigrams):
         for name, tokenizer in kind(lines):
             path = folder / f"{name}.json"
             tokenizer.save(str(path))

@@ -38,6 +38,7 @@ def made(lines, folder):
     wide.post_processor = processors.Sequence([
         processors.ByteLevel(), processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])])
     yield "wide", wide
+    yield "characters", kinds.characters_of(lines, 420)
     proto = kinds.train_unigram(lines, 150, byte_fallback=False, **small_charsmap(folder))
     bge = kinds.unigram(proto, cut.Metaspace())
     bge.normalizer = normalizers.Sequence([bge.normalizer, normalizers.Replace(kinds.Regex(" {2,}"), " ")])

@@ -80,6 +80,11 @@ Test(subwords, byte_level_bpe_gives_the_known_numbers)
     expect_known("wide");
 }
 
+Test(subwords, bpe_of_characters_gives_the_known_numbers)
+{
+    expect_known("characters");
+}
+
 Test(subwords, unigram_models_give_the_known_numbers)
 {
     expect_known("unigram");
@@ -90,7 +95,7 @@ Test(subwords, unigram_models_give_the_known_numbers)
 
 Test(subwords, bytes_that_are_no_text_are_replacement_characters)
 {
-    static const char *const files[] = {"bytes", "wide", "unigram", "fallback"};
+    static const char *const files[] = {"bytes", "wide", "characters", "unigram", "fallback"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         struct tokenizer *tokenizer = open_one(path_of(files[i]));
         char wanted[8 * MOST];
@@ -163,7 +168,11 @@ Test(subwords, what_is_not_known_is_refused_in_words)
         const char *file, *of, *key, *value, *sentence;
     } changes[] = {
         {"bytes", "model", "type", "\"WordLevel\"", "its model is \"WordLevel\", neither"},
-        {"bytes", "model", "byte_fallback", "true", "a byte_fallback, prefix or suffix"},
+        {"bytes", "model", "byte_fallback", "true", "is beside something else"},
+        {"bytes", "model", "end_of_word_suffix", "\"x\"", "a prefix or suffix of words"},
+        {"characters", "model", "byte_fallback", "false", "without byte_fallback alone"},
+        {"characters", "model", "ignore_merges", "true", "without byte_fallback alone"},
+        {"characters", NULL, "normalizer", "null", "its pre-tokenizer cuts by \"\""},
         {"bytes", "model", "vocab", "{\"a\": 0}", "is no pair of tokens that makes a token"},
         {"bytes", "model", "vocab", "{\"a\": -1}", "\"a\" has no number"},
         {"bytes", "model", "vocab", "{\"a\": 1000000000}", "\"a\" has no number"},
