@@ -9,7 +9,7 @@ AC_DEFUN([KILN_NEEDS], [
 AC_DEFUN([KILN_LIBRARIES], [
   KILN_NEEDS([OPENCL], [OpenCL], [ocl-icd-opencl-dev opencl-headers])
   KILN_NEEDS([XXHASH], [libxxhash], [libxxhash-dev])
-  KILN_NEEDS([JANSSON], [jansson], [libjansson-dev])
+  KILN_NEEDS([JANSSON], [jansson >= 2.14], [libjansson-dev])
   KILN_NEEDS([ZLIB], [zlib], [zlib1g-dev])
   AC_SEARCH_LIBS([pthread_create], [pthread], [],
     [AC_MSG_ERROR([no POSIX threads on this machine])])

@@ -181,9 +181,9 @@ bool serve_read_model(struct serve_reading *r, const struct serve_kind *kind);
 /* ---- jobs ---- */
 
 /* A token of an answer whose log-probabilities are asked for: its number, and where its text begins
- * in the answer's. */
+ * in the answer's, in bytes and in characters. */
 struct serve_said {
-    size_t number, begin;
+    size_t number, begin, character;
 };
 
 /* One of the texts that are asked for. */

@@ -89,7 +89,8 @@ static bool read_logprobs(struct serve_reading *r)
     json_int_t top = -1;
     bool wanted = false;
     if (!r->form->chat) {
-        if (!serve_read_whole(r, "logprobs", 0, SERVE_MOST_LOGPROBS, &top))
+        if (!json_is_false(serve_member(r, "logprobs")) &&
+            !serve_read_whole(r, "logprobs", 0, SERVE_MOST_LOGPROBS, &top))
             return false;
     } else if (!serve_read_bool(r, "logprobs", &wanted) ||
                !serve_read_whole(r, "top_logprobs", 0, SERVE_MOST_LOGPROBS, &top)) {

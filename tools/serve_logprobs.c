@@ -7,6 +7,15 @@
 #include "language.h"
 #include "serve.h"
 
+/* Characters of a part of a text, as many as its JSON has: begun ones at most. */
+static size_t characters(const struct serve_choice *choice, size_t from, size_t to)
+{
+    size_t count = 0;
+    for (size_t i = from; i < to; i++)
+        count += ((unsigned char)choice->text.bytes[i] & 0xc0) != 0x80;
+    return count;
+}
+
 bool serve_said_add(struct serve_choice *choice, size_t number, size_t begin)
 {
     if (choice->said_count == choice->said_room) {
@@ -17,7 +26,10 @@ bool serve_said_add(struct serve_choice *choice, size_t number, size_t begin)
         choice->said = grown;
         choice->said_room = room;
     }
-    choice->said[choice->said_count++] = (struct serve_said){number, begin};
+    struct serve_said *said = &choice->said[choice->said_count++];
+    const struct serve_said first = {0, 0, 0}, *last = choice->said_count > 1 ? said - 1 : &first;
+    *said = (struct serve_said){number, begin,
+                                last->character + characters(choice, last->begin, begin)};
     return true;
 }
 
@@ -82,15 +94,6 @@ static json_t *message_logprobs(const struct serve_job *job, const struct serve_
 
 /* ---- texts ---- */
 
-/* Characters of a text, as many as its JSON has: begun ones at most. */
-static size_t characters(const struct serve_choice *choice, size_t end)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < end; i++)
-        count += ((unsigned char)choice->text.bytes[i] & 0xc0) != 0x80;
-    return count;
-}
-
 /* By their texts; of equal ones the most probable. */
 static json_t *text_top(const struct serve_job *job, const kiln_lm_logprob *kept, size_t count)
 {
@@ -114,8 +117,7 @@ static json_t *text_logprobs(const struct serve_job *job, const struct serve_cho
         json_array_append_new(tokens, token_text(job, kept[0].token));
         json_array_append_new(own, json_real(finite_of(kept[0].logprob)));
         json_array_append_new(top, text_top(job, kept, count));
-        json_array_append_new(at,
-                              json_integer((json_int_t)characters(choice, choice->said[i].begin)));
+        json_array_append_new(at, json_integer((json_int_t)choice->said[i].character));
     }
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", own,
                      "top_logprobs", top, "text_offset", at);

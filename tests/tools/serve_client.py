@@ -178,7 +178,11 @@ def logprobs():
     only = complete(PROMPTS[0], logprobs=0)["choices"][0]["logprobs"]
     assert only["token_logprobs"] == complete(PROMPTS[0], logprobs=5)["choices"][0]["logprobs"]["token_logprobs"]
     assert set(map(len, only["top_logprobs"])) == {0}
-    assert complete(PROMPTS[0])["choices"][0]["logprobs"] is None
+    for none in ({}, {"logprobs": None}, {"logprobs": False}):
+        assert complete(PROMPTS[0], **none)["choices"][0]["logprobs"] is None
+    for i, begin in enumerate(only["text_offset"]):
+        before = "".join(only["tokens"][:i])
+        assert begin == len(before) or "\ufffd" in before, (begin, before)
     form = {"model": "tiny", "messages": [{"role": "user", "content": "The sun"}], "seed": 2,
             "temperature": 1.3, "max_tokens": 12, "logprobs": True, "top_logprobs": 4}
     status, answer = post("/v1/chat/completions", **form)
