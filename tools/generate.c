@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "folder.h"
 #include "language.h"
 #include "suggest.h"
 #include "tool.h"
@@ -97,6 +98,16 @@ static bool feed(const struct generate_request *request, const struct language *
     return fine;
 }
 
+static bool write_text(const struct generate_request *request, struct generated *generated,
+                       const char *text, size_t bytes)
+{
+    generated->tokens++;
+    if (request->json)
+        return append(generated, text, bytes);
+    return (fwrite(text, 1, bytes, stdout) == bytes && !fflush(stdout)) ||
+           fail("standard output could not be written");
+}
+
 /* Until the model ends it, or there is no room for more. */
 static bool go_on(const struct generate_request *request, const struct language *language,
                   struct generated *generated)
@@ -111,11 +122,9 @@ static bool go_on(const struct generate_request *request, const struct language 
         generated->ended = kiln_lm_is_end(language->lm, token);
         if (generated->ended)
             return true;
-        generated->tokens++;
         const char *text = kiln_lm_token_text(language->lm, token, &bytes);
-        if (request->json ? !append(generated, text, bytes)
-                          : fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout))
-            return request->json ? false : fail("standard output could not be written");
+        if (!write_text(request, generated, text, bytes))
+            return false;
     }
     return true;
 }
@@ -131,6 +140,56 @@ static bool generate(const struct generate_request *request, const struct langua
     generated->seconds = language_now() - began - generated->first;
     return fine;
 }
+
+/* ---- models in folders ---- */
+
+#if defined HAVE_ONNX && defined HAVE_UTF8PROC
+static bool go_on_in(struct folder *folder, const struct generate_request *request,
+                     struct generated *generated)
+{
+    while (generated->tokens < request->language.most && folder_has_room(folder)) {
+        const char *text;
+        size_t bytes;
+        if (!folder_next(folder, &text, &bytes, &generated->ended))
+            return false;
+        if (generated->ended)
+            return true;
+        if (!write_text(request, generated, text, bytes))
+            return false;
+    }
+    return true;
+}
+
+static bool generate_in_folder(const struct generate_request *request, struct language *language,
+                               struct generated *generated)
+{
+    const double began = language_now();
+    struct folder *folder = folder_open(command, &request->language);
+    language->load = language_now() - began;
+    bool fine = folder && folder_feed(folder, generated->prompt, generated->prompt_bytes,
+                                      &generated->prompt_tokens);
+    generated->first = language_now() - began - language->load;
+    fine = fine && go_on_in(folder, request, generated);
+    generated->seconds = language_now() - began - language->load - generated->first;
+    folder_close(folder);
+    return fine;
+}
+#else
+bool folder_is(const char *path)
+{
+    (void)path;
+    return false;
+}
+
+static bool generate_in_folder(const struct generate_request *request, struct language *language,
+                               struct generated *generated)
+{
+    (void)request;
+    (void)language;
+    (void)generated;
+    return false;
+}
+#endif
 
 /* ---- JSON ---- */
 
@@ -161,9 +220,12 @@ static int run(const struct generate_request *request)
 {
     struct language language = {0};
     struct generated generated = {0};
-    bool fine = find_prompt(request, &generated) &&
-                language_open(command, &request->language, &language) &&
-                generate(request, &language, &generated);
+    bool fine = find_prompt(request, &generated);
+    if (fine && folder_is(request->language.model))
+        fine = generate_in_folder(request, &language, &generated);
+    else
+        fine = fine && language_open(command, &request->language, &language) &&
+               generate(request, &language, &generated);
     if (fine && request->json)
         fine = print_json(request, &language, &generated);
     else if (fine)
@@ -205,7 +267,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 int kiln__tool_generate(int argc, char **argv)
 {
     static const char doc[] =
-        "Have a text go on: TEXT, or what standard input has. MODEL is a GGUF file. What comes of "
+        "Have a text go on: TEXT, or what standard input has. MODEL is a GGUF file, or a folder in "
+        "onnxruntime-genai's form: genai_config.json, an ONNX file, tokenizer.json. What comes of "
         "it is written as it is made, and ends where the model ends it.";
     static const struct argp_child children[] = {{&language_argp, 0, NULL, 0}, {0}};
     struct argp argp = {.options = options,

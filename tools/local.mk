@@ -60,6 +60,12 @@ language_sources = \
 	tools/generate.c \
 	tools/language.c \
 	tools/language.h
+# Language models in ONNX files.
+folder_sources = \
+	lm/sample.c \
+	lm/sample.h \
+	tools/folder.c \
+	tools/folder.h
 serve_sources = \
 	tools/serve.c \
 	tools/serve.h \
@@ -91,6 +97,11 @@ if LM
 kiln_SOURCES += $(language_sources)
 kiln_CPPFLAGS += -DHAVE_LM=1
 kiln_LDADD += libkiln-lm.la
+if ONNX
+if UTF8PROC
+kiln_SOURCES += $(folder_sources)
+endif
+endif
 if MICROHTTPD
 kiln_SOURCES += $(serve_sources)
 kiln_CPPFLAGS += $(MICROHTTPD_CFLAGS)
@@ -104,7 +115,7 @@ kiln_SOURCES += $(precision_sources)
 endif
 endif
 
-# The tokenizers of `kiln embed`, on libutf8proc.
+# The tokenizers of models in ONNX files, on libutf8proc.
 tokenizer_sources = \
 	$(tokens_sources) \
 	lm/charsmap.c \

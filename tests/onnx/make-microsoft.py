@@ -116,7 +116,8 @@ def matmul_n_bits(write):
                                    None if zero is None else keep(zero), None,
                                    normal(n, dtype=dtype) if k == 70 else None],
                    outputs=(TensorProto.FLOAT if dtype == FLOAT else TensorProto.FLOAT16,),
-                   tolerance=2e-2 if dtype == HALF else 2e-4 if bits == 8 else 2e-5, K=k, N=n, bits=bits, block_size=block)
+                   tolerance=2e-2 if dtype == HALF else 2e-4 if bits == 8 else 2e-5, K=k, N=n,
+                   bits=bits, block_size=block)
 
 
 def gather_block_quantized(write):
@@ -335,7 +336,8 @@ def few(write):
                    list(angles(16)), num_heads=2, interleaved=turned)
 
 
-MAKERS = (attention, few, fused, qlinear, quantized_lstm, quantized_products, group_query_attention, matmul_n_bits, gather_block_quantized, four_bits)
+MAKERS = (attention, few, fused, qlinear, quantized_lstm, quantized_products, group_query_attention,
+          matmul_n_bits, gather_block_quantized, four_bits)
 
 
 def main(folder):
