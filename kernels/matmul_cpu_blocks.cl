@@ -45,6 +45,7 @@
 #endif
 
 #include "cpu_vector.h"
+#include "cpu_dots.h"
 #include "operands.h"
 
 /* By itself this file takes the many as f32, "blocks" of a vector. */
@@ -122,12 +123,7 @@ INLINE void dot_tile(__global const OPERAND_A_TYPE *few, const long *few_start, 
         for (int i = 0; i < TILE_MANY; i++)
             block[i] += OPERAND_B_BYTES;
     }
-#pragma unroll
-    for (int f = 0; f < ROWS; f++) {
-#pragma unroll
-        for (int i = 0; i < TILE_MANY; i++)
-            dots[f][i] = sum_of(sums[f][i]);
-    }
+    add_up(sums, dots);
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
@@ -155,23 +151,7 @@ matmul_blocks(__global const OPERAND_A_TYPE *restrict few,
         for (int i = 0; i < TILE_MANY; i++)
             block[i] = OPERAND_B_BLOCK(batch, min(row + i, end - 1));
         dot_tile(few, few_start, few_column, block, k, dots AT_A(batch, few0, few_count, 0));
-#pragma unroll
-        for (int f = 0; f < ROWS; f++) {
-#pragma unroll
-            for (int i = 0; i < TILE_MANY; i++) {
-                if (f < count && row + i < end)
-                    c[f * c_few + (row + i) * c_many] = dots[f][i];
-            }
-        }
+        store_dots(dots, c, count, row, end, c_few, c_many);
     }
-#ifdef EPILOGUE_LATE
-    /* Within the loops above its constants would take the sums' registers. */
-    for (long f = 0; f < count; f++) {
-        for (long row = first; row < end; row++) {
-            __global float *place = c + f * c_few + row * c_many;
-            *place = few_are_columns ? EPILOGUE(*place, batch, row, few0 + f)
-                                     : EPILOGUE(*place, batch, few0 + f, row);
-        }
-    }
-#endif
+    finish_dots(c, batch, few0, count, first, end, c_few, c_many, few_are_columns EPILOGUE_ARGUMENTS);
 }

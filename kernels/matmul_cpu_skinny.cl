@@ -67,6 +67,7 @@
     EPILOGUE(value, batch, swapped ? (column) : (row), swapped ? (row) : (column))
 
 #include "cpu_vector.h"
+#include "cpu_dots.h"
 #include "operands.h"
 
 /* Add `lines` lines of B, each times its element of each row of A, to the sums [vector][row].
@@ -210,12 +211,7 @@ INLINE void dot_tile(__global const OPERAND_A_TYPE *few, const long *few_start,
                 sums[f][i] = fma(factor, loaded[i], sums[f][i]);
         }
     }
-#pragma unroll
-    for (int f = 0; f < ROWS; f++) {
-#pragma unroll
-        for (int i = 0; i < TILE_MANY; i++)
-            dots[f][i] = sum_of(sums[f][i]);
-    }
+    add_up(sums, dots);
     for (; step < k; step++) {
 #pragma unroll
         for (int f = 0; f < ROWS; f++) {
@@ -252,23 +248,7 @@ matmul_dots(__global const OPERAND_A_TYPE *restrict few, __global const OPERAND_
             many_start[i] = min(row + i, end - 1) * many_stride;
         dot_tile(few, few_start, many, many_start, k,
                  dots AT_A(batch, 0, few_count, 0) AT_B(batch, row, end, 0));
-#pragma unroll
-        for (int f = 0; f < ROWS; f++) {
-#pragma unroll
-            for (int i = 0; i < TILE_MANY; i++) {
-                if (f < few_count && row + i < end)
-                    c[f * c_few + (row + i) * c_many] = dots[f][i];
-            }
-        }
+        store_dots(dots, c, few_count, row, end, c_few, c_many);
     }
-#ifdef EPILOGUE_LATE
-    /* Within the loops above its constants would take the sums' registers. */
-    for (long f = 0; f < few_count; f++) {
-        for (long row = first; row < end; row++) {
-            __global float *place = c + f * c_few + row * c_many;
-            *place = few_are_columns ? EPILOGUE(*place, batch, row, f)
-                                     : EPILOGUE(*place, batch, f, row);
-        }
-    }
-#endif
+    finish_dots(c, batch, 0, few_count, first, end, c_few, c_many, few_are_columns EPILOGUE_ARGUMENTS);
 }

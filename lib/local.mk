@@ -199,6 +199,7 @@ lower_sources = \
 	lib/lower/lower_scatter.c \
 	lib/lower/lower_sort.c \
 	lib/lower/matmul.h \
+	lib/lower/matmul_clblast.c \
 	lib/lower/matmul_cpu.c \
 	lib/lower/matmul_cpu.h \
 	lib/lower/matmul_cpu_skinny.c \
@@ -230,6 +231,8 @@ codegen_sources = \
 	lib/codegen/generic_text.c \
 	lib/codegen/load_gather.c \
 	lib/codegen/one_launch.c \
+	lib/codegen/one_launch.h \
+	lib/codegen/one_launch_text.c \
 	lib/codegen/loop_text.c \
 	lib/codegen/loops.c \
 	lib/codegen/loops.h \
@@ -415,9 +418,11 @@ session_sources = \
 	lib/session/explain.c \
 	lib/session/explain.h \
 	lib/session/explain_summary.c \
+	lib/session/lease.c \
 	lib/session/option_words.c \
 	lib/session/plan_cache.c \
 	lib/session/plan_cache.h \
+	lib/session/plan_cache_state.h \
 	lib/session/plan_programs.c \
 	lib/session/plan_table.c \
 	lib/session/plan_table.h \
@@ -493,6 +498,8 @@ executor_sources = \
 	lib/executor/worker.c
 
 train_sources = \
+	lib/train/clip.c \
+	lib/train/gradients.h \
 	lib/train/loss.c \
 	lib/train/optimizer.c
 
@@ -559,6 +566,7 @@ kernel_headers = \
 	kernels/attention_parts.h \
 	kernels/attention_ptx.h \
 	kernels/attention_wgmma.h \
+	kernels/cpu_dots.h \
 	kernels/cpu_lines.h \
 	kernels/cpu_pack.h \
 	kernels/cpu_tile.h \

@@ -321,8 +321,7 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_future_notify(kiln_future *future,
 
 /** An eventfd, for poll() and epoll: readable once the request has completed.
  *  Owner: the future, which closes it when it is released. Threads: any.
- *  Errors: INVALID_ARGUMENT, IO_ERROR (no descriptor left), UNSUPPORTED (not on Linux), FORKED;
- *  *descriptor is -1. */
+ *  Errors: INVALID_ARGUMENT, IO_ERROR (no descriptor left), FORKED; *descriptor is -1. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_future_descriptor(kiln_future *future, int *descriptor);
 
 /** Cancel a request that still waits: it completes as CANCELLED before this returns.

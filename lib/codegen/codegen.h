@@ -33,7 +33,7 @@ bool kiln__launches_may_join(const struct kiln__plan *plan);
  * are too few to say more. */
 const char *kiln__launch_apart_because(const struct kiln__plan *plan, uint32_t index);
 
-/* The name and the text of a launch that does others as its phases (one_launch.c). */
+/* The name and the text of a launch that does others as its phases (one_launch_text.c). */
 void kiln__joined_name(const struct kiln__plan *plan, const struct kiln__launch *joined,
                        struct kiln__text *name);
 void kiln__joined_source(const struct kiln__plan *plan, const struct kiln__launch *joined,

@@ -3,28 +3,22 @@
  * kernels/one_launch.cl says how work-groups share the phases. A launch costs the host 2 to 3 us on
  * PoCL, a phase 0.5. Phases are in the plan's order, so memory may be used again between them.
  *
- * text   = one_launch.cl function* kernel
- * kernel = memories (loop over phases (loop over work-items (function of the phase), wait)) end
- *
  * On devices that are not chunked a launch costs the host 6 to 10 us and work-groups would wait for
  * each other for 2 to 3. There maps that need nothing of each other become one, in which each
- * work-group is one of one of them:
- *
- * kernel = memories (find the phase) (function of the phase)
+ * work-group is one of one of them.
  *
  * Launches of one text are one function (phase_text.h). What else a phase takes is a record of the
  * launch's table: its length; the function's number; how many work-items, or work-groups, there
  * are, and along the first two dimensions; the arguments, of memory the number among the kernel's.
  * A record of length 0 ends the table. So the text hangs on which functions there are, not on the
  * phases; and all joined launches of a plan have one, with all its functions. */
-#include "codegen/codegen.h"
+#include "codegen/one_launch.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/phase_text.h"
+#include "codegen/codegen.h"
 #include "plan/launch_text.h"
-#include "util/kernel_texts.h"
 
 /* What a phase may move: to move a megabyte takes a core longer than to enqueue a launch. */
 #define MOST_BYTES ((uint64_t)1 << 20)
@@ -48,15 +42,6 @@
 #define MOST_PHASES 256
 _Static_assert((2 * MOST_PHASES + 1) * 16 <= KILN__COUNTERS, "room for counters");
 
-/* Of a record, before the arguments. */
-enum { RECORD_LENGTH, RECORD_FUNCTION, RECORD_ITEMS, RECORD_WIDE, RECORD_HIGH, RECORD_ARGUMENTS };
-
-/* Whether phases are done beside each other, by work-groups of their own. */
-static bool are_beside(const struct kiln__plan *plan)
-{
-    return !plan->options.device->traits->chunked;
-}
-
 /* ---- functions ---- */
 
 /* A text and a kernel of it, that phases call. */
@@ -70,12 +55,6 @@ struct functions {
     KILN__VECTOR(struct function) all;
     uint32_t *of; /* per launch of the plan: its number, of joined ones */
 };
-
-static void name_function(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *name)
-{
-    kiln__codegen_name(plan, &plan->launches.items[launch], name);
-    kiln__text_add(name, " %s", plan->launches.items[launch].kernel);
-}
 
 static int compare_names(const struct kiln__text *a, const struct kiln__text *b)
 {
@@ -115,7 +94,7 @@ static bool collect_functions(const struct kiln__plan *plan, struct functions *f
         struct kiln__text name = {0};
         if (!plan->launches.items[i].joined)
             continue;
-        name_function(plan, i, &name);
+        kiln__phase_name(plan, i, &name);
         done = !name.failed && add_function(functions, i, &name);
     }
     return done;
@@ -213,17 +192,17 @@ static const char *obstacle_of_items(const struct kiln__launch *launch)
 static const char *obstacle(const struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__launch *launch = &plan->launches.items[index];
-    if (are_beside(plan) && !is_map(plan, launch))
+    if (kiln__phases_are_beside(plan) && !is_map(plan, launch))
         return "its kernel is no map whose work-items exchange nothing";
-    if (!are_beside(plan) && obstacle_of_items(launch))
+    if (!kiln__phases_are_beside(plan) && obstacle_of_items(launch))
         return obstacle_of_items(launch);
     if (launch->makes)
         return "runs leave it out while its buffers stay";
     if (launch->covers || launch->table.count)
         return "its kernel takes more than its memory and numbers";
-    if (launch->bytes > (are_beside(plan) ? MOST_BYTES_BESIDE : MOST_BYTES))
+    if (launch->bytes > (kiln__phases_are_beside(plan) ? MOST_BYTES_BESIDE : MOST_BYTES))
         return "it moves more than takes a launch's time";
-    if (plan->options.one_launch == KILN__ONE_LAUNCH_AUTO && !are_beside(plan) &&
+    if (plan->options.one_launch == KILN__ONE_LAUNCH_AUTO && !kiln__phases_are_beside(plan) &&
         kiln__launch_operations(plan, index) > MOST_OPERATIONS)
         return "it computes for longer than takes a launch's time";
     return NULL;
@@ -236,8 +215,9 @@ static bool is_wanted(const struct kiln__plan *plan)
 
 static size_t fewest_phases(const struct kiln__plan *plan)
 {
-    return plan->options.one_launch == KILN__ONE_LAUNCH_AUTO && !are_beside(plan) ? FEWEST_PHASES
-                                                                                  : 2;
+    return plan->options.one_launch == KILN__ONE_LAUNCH_AUTO && !kiln__phases_are_beside(plan)
+               ? FEWEST_PHASES
+               : 2;
 }
 
 const char *kiln__launch_apart_because(const struct kiln__plan *plan, uint32_t index)
@@ -282,7 +262,7 @@ static size_t count_groups(const struct kiln__plan *plan, const struct kiln__lau
 {
     const size_t units = plan->options.device->info.compute_units;
     const size_t before = joined->phases.count > 1 ? joined->global[0] / joined->local[0] : 0;
-    if (are_beside(plan))
+    if (kiln__phases_are_beside(plan))
         return before + items;
     items = items < units ? items : units;
     return before < items ? items : before;
@@ -315,12 +295,6 @@ static void add_number(struct kiln__launch *joined, int64_t number)
     joined->failed = joined->failed || !place;
 }
 
-static bool is_long(const struct kiln__launch *phase, const struct kiln__argument *argument)
-{
-    return argument->kind == KILN__ARGUMENT_I64 ||
-           (argument->kind == KILN__ARGUMENT_INDEX && phase->variant.wide);
-}
-
 static void add_argument(const struct kiln__plan *plan, struct kiln__launch *joined,
                          const struct kiln__launch *phase, const struct kiln__argument *argument)
 {
@@ -332,7 +306,7 @@ static void add_argument(const struct kiln__plan *plan, struct kiln__launch *joi
         add_number(joined, bits);
     } else {
         add_number(joined, (int32_t)(uint32_t)(uint64_t)argument->integer);
-        if (is_long(phase, argument))
+        if (kiln__phase_is_long(phase, argument))
             add_number(joined, (int32_t)(uint32_t)((uint64_t)argument->integer >> 32));
     }
 }
@@ -355,7 +329,7 @@ static void add_record(const struct kiln__plan *plan, struct kiln__launch *joine
 /* Of all joined launches alike. */
 static size_t count_memories(const struct kiln__plan *plan)
 {
-    size_t most = 0, multiple = are_beside(plan) ? MULTIPLE_BESIDE : MULTIPLE;
+    size_t most = 0, multiple = kiln__phases_are_beside(plan) ? MULTIPLE_BESIDE : MULTIPLE;
     for (size_t i = 0; i < plan->joined.count; i++)
         if (most < plan->joined.items[i].arguments.count)
             most = plan->joined.items[i].arguments.count;
@@ -444,8 +418,9 @@ static bool join_steps(struct kiln__plan *plan, uint32_t counters, struct kiln__
         const struct kiln__launch *launch =
             step->kind == KILN__STEP_LAUNCH ? &plan->launches.items[step->launch] : NULL;
         const bool joins = launch && !obstacle(plan, step->launch);
-        if (joined->phases.count && (!joins || !has_room(joined, launch) ||
-                                     (are_beside(plan) && waits_for(plan, step, first))))
+        if (joined->phases.count &&
+            (!joins || !has_room(joined, launch) ||
+             (kiln__phases_are_beside(plan) && waits_for(plan, step, first))))
             done = settle(plan, joined);
         if (joins && !joined->phases.count) {
             *joined = begin(counters, launch);
@@ -471,128 +446,7 @@ bool kiln__launches_join(struct kiln__plan *plan)
         candidates += !obstacle(plan, i);
     if (candidates < fewest_phases(plan))
         return true;
-    const uint32_t counters = are_beside(plan) ? KILN__NO_SLOT : add_counters(plan);
-    return (are_beside(plan) || counters != KILN__NO_SLOT) && join_steps(plan, counters, &joined) &&
-           complete_all(plan);
-}
-
-/* ---- texts ---- */
-
-void kiln__joined_name(const struct kiln__plan *plan, const struct kiln__launch *joined,
-                       struct kiln__text *name)
-{
-    kiln__text_add(name, "one launch %zu", joined->arguments.count);
-    for (size_t i = 0; i < plan->functions.count; i++) {
-        struct kiln__text own = {0};
-        name_function(plan, plan->functions.items[i], &own);
-        kiln__text_add(name, " %zu ", own.length);
-        kiln__text_add_bytes(name, own.data, own.length);
-        name->failed = name->failed || own.failed;
-        kiln__text_free(&own);
-    }
-}
-
-static void write_function(const struct kiln__plan *plan, const struct kiln__launch *phase,
-                           uint32_t number, struct kiln__text *source)
-{
-    struct kiln__text own = {0};
-    kiln__codegen_source(plan, phase, false, &own);
-    source->failed = source->failed || own.failed;
-    if (own.data && !own.failed)
-        kiln__phase_text(own.data, phase->options, number,
-                         are_beside(plan) ? (unsigned)phase->local[0] : 1, source);
-    kiln__text_free(&own);
-}
-
-static void write_call(const struct kiln__plan *plan, uint32_t number, struct kiln__text *source)
-{
-    const struct kiln__launch *phase = &plan->launches.items[plan->functions.items[number]];
-    size_t at = RECORD_ARGUMENTS;
-    kiln__text_add(source,
-                   "            case %u:\n"
-                   "                p%u_%s(i, record[%d], record[%d]",
-                   number, number, phase->kernel, RECORD_WIDE, RECORD_HIGH);
-    for (size_t i = 0; i < phase->arguments.count; i++) {
-        const struct kiln__argument *argument = &phase->arguments.items[i];
-        const bool wide = is_long(phase, argument);
-        const bool memory = argument->kind == KILN__ARGUMENT_MEMORY;
-        const char *form = memory && are_beside(plan)             ? "(global void *)memories["
-                           : memory                               ? "memories["
-                           : argument->kind == KILN__ARGUMENT_F32 ? "as_float("
-                           : wide                                 ? "kiln_long(&"
-                                                                  : "(";
-        kiln__text_add(source, ", %srecord[%zu]%s", form, at, memory ? "]" : ")");
-        at += wide ? 2 : 1;
-    }
-    kiln__text_add(source, ");\n                break;\n");
-}
-
-static void write_calls(const struct kiln__plan *plan, struct kiln__text *source)
-{
-    kiln__text_add(source, "            switch (record[%d]) {\n", RECORD_FUNCTION);
-    for (uint32_t i = 0; i < plan->functions.count; i++)
-        write_call(plan, i, source);
-    kiln__text_add(source, "            }\n");
-}
-
-static void write_signature(const struct kiln__launch *joined, const char *sized,
-                            struct kiln__text *source)
-{
-    kiln__text_add(source, "kernel %svoid %s(", sized, joined->kernel);
-    for (size_t i = 0; i + 1 < joined->arguments.count; i++)
-        kiln__text_add(source, "global void *a%zu, ", i);
-    kiln__text_add(source, "global const int *table)\n{\n");
-}
-
-static void write_kernel(const struct kiln__plan *plan, const struct kiln__launch *joined,
-                         struct kiln__text *source)
-{
-    write_signature(joined, "__attribute__((reqd_work_group_size(1, 1, 1))) ", source);
-    kiln__text_add(source, "    global void *const memories[] = {");
-    for (size_t i = 0; i + 1 < joined->arguments.count; i++)
-        kiln__text_add(source, "%sa%zu", i ? ", " : "", i);
-    kiln__text_add(source,
-                   "};\n    volatile global int *counter = a0;\n"
-                   "    for (global const int *record = table; *record; record += *record) {\n"
-                   "        for (int i = kiln_first(counter); i < record[%d]; "
-                   "i = kiln_next(counter, i)) {\n",
-                   RECORD_ITEMS);
-    write_calls(plan, source);
-    kiln__text_add(source,
-                   "        }\n        kiln_wait(counter, record[%d]);\n"
-                   "        counter += 2 * KILN_LINE;\n    }\n    kiln_end(a0, counter);\n}\n",
-                   RECORD_ITEMS);
-}
-
-/* A work-group's memories are in local memory: an array of each work-item's would be in global. */
-static void write_kernel_beside(const struct kiln__plan *plan, const struct kiln__launch *joined,
-                                struct kiln__text *source)
-{
-    write_signature(joined, "", source);
-    kiln__text_add(source,
-                   "    local size_t memories[%zu];\n"
-                   "    global const int *record = table;\n    int i = get_group_id(0);\n"
-                   "    if (get_local_id(0) == 0) {\n",
-                   joined->arguments.count - 1);
-    for (size_t i = 0; i + 1 < joined->arguments.count; i++)
-        kiln__text_add(source, "        memories[%zu] = (size_t)a%zu;\n", i, i);
-    kiln__text_add(source,
-                   "    }\n    barrier(CLK_LOCAL_MEM_FENCE);\n"
-                   "    for (; i >= record[%d]; record += *record)\n        i -= record[%d];\n",
-                   RECORD_ITEMS, RECORD_ITEMS);
-    write_calls(plan, source);
-    kiln__text_add(source, "}\n");
-}
-
-void kiln__joined_source(const struct kiln__plan *plan, const struct kiln__launch *joined,
-                         bool brief, struct kiln__text *source)
-{
-    if (!brief)
-        kiln__text_add(source, "%s", kiln__kernel_text("one_launch"));
-    for (uint32_t i = 0; i < plan->functions.count && !brief; i++)
-        write_function(plan, &plan->launches.items[plan->functions.items[i]], i, source);
-    if (are_beside(plan))
-        write_kernel_beside(plan, joined, source);
-    else
-        write_kernel(plan, joined, source);
+    const uint32_t counters = kiln__phases_are_beside(plan) ? KILN__NO_SLOT : add_counters(plan);
+    return (kiln__phases_are_beside(plan) || counters != KILN__NO_SLOT) &&
+           join_steps(plan, counters, &joined) && complete_all(plan);
 }

@@ -4,21 +4,13 @@
  * for has come, and waits for the next time. */
 #pragma once
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 struct kiln__event_count {
-    _Alignas(64) atomic_uint count;
-#ifndef __linux__
-    pthread_mutex_t lock;
-    pthread_cond_t rung;
-#endif
+    _Alignas(64) atomic_uint count; /* from 0 on */
 };
-
-bool kiln__event_count_create(struct kiln__event_count *event_count);
-void kiln__event_count_destroy(struct kiln__event_count *event_count);
 
 /* Until it has rung more often, or it is so late (KILN__NEVER: never): then false. It may return
  * earlier. */

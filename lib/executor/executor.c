@@ -187,8 +187,6 @@ static bool executor_allocate(kiln_executor *executor, size_t n)
                 kiln__cond_create(&executor->over);
     for (size_t i = 0; i < n && done; i++)
         done = kiln__cond_create(&executor->device_queues[i].work);
-    for (size_t i = 0; i < KILN__EVENT_COUNTS && done; i++)
-        done = kiln__event_count_create(&executor->event_counts[i]);
     executor->device_queue_count = n;
     return done;
 }
@@ -198,8 +196,6 @@ static void executor_destroy(kiln_executor *executor)
 {
     for (size_t i = 0; i < executor->device_queue_count; i++)
         pthread_cond_destroy(&executor->device_queues[i].work);
-    for (size_t i = 0; i < KILN__EVENT_COUNTS && executor->device_queue_count; i++)
-        kiln__event_count_destroy(&executor->event_counts[i]);
     if (executor->device_queue_count) {
         pthread_cond_destroy(&executor->over);
         pthread_cond_destroy(&executor->room);

@@ -8,11 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#ifdef __linux__
 #include <sys/eventfd.h>
-#endif
+#include <unistd.h>
 
 /* ---- lives ---- */
 
@@ -390,16 +387,6 @@ kiln_status kiln_future_notify(kiln_future *future, kiln_future_callback callbac
     return KILN_OK;
 }
 
-static int make_descriptor(void)
-{
-#ifdef __linux__
-    return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-#else
-    errno = ENOSYS;
-    return -1;
-#endif
-}
-
 kiln_status kiln_future_descriptor(kiln_future *future, int *descriptor)
 {
     if (descriptor)
@@ -411,18 +398,14 @@ kiln_status kiln_future_descriptor(kiln_future *future, int *descriptor)
     pthread_mutex_lock(&future->lock);
     bool made = future->descriptor < 0;
     if (made)
-        future->descriptor = make_descriptor();
-    int error = errno;
+        future->descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (future->descriptor >= 0 && !listen_to(future, KILN__FUTURE_HEARD))
         raise_descriptor(future);
     *descriptor = future->descriptor;
     pthread_mutex_unlock(&future->lock);
-    if (*descriptor >= 0)
-        return KILN_OK;
-    return error == ENOSYS
-               ? kiln__fail(NULL, KILN_UNSUPPORTED,
-                            "kiln_future_descriptor: there is no eventfd here")
-               : kiln__fail(NULL, KILN_IO_ERROR, "kiln_future_descriptor: no descriptor is left");
+    return *descriptor >= 0
+               ? KILN_OK
+               : kiln__fail(NULL, KILN_IO_ERROR, "%s: no descriptor is left", __func__);
 }
 
 kiln_status kiln_future_cancel(kiln_future *future)

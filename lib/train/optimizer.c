@@ -4,19 +4,16 @@
 #include <kiln/training.h>
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <kiln/buffer.h>
 #include <kiln/elementwise.h>
-#include <kiln/normalization.h>
 #include <kiln/operations.h>
-#include <kiln/reductions.h>
 
 #include "record/batch.h"
 #include "record/call.h"
-#include "record/operations.h"
+#include "train/gradients.h"
 #include "util/structure.h"
 #include "util/text.h"
 
@@ -433,22 +430,13 @@ static void update(const struct step *step, size_t i, kiln_tensor gradient, size
     optimizer_leave(step, i, kiln_sub(batch, kept, amount), remainder);
 }
 
-/* The node of gradients[i]; NULL, with the error recorded, if it is not of a floating type. */
-static const struct kiln__node *gradient_node(kiln_batch *batch, const kiln_tensor *gradients,
-                                              size_t i, const char *call)
-{
-    char name[48];
-    snprintf(name, sizeof name, "gradients[%zu]", i);
-    return kiln__batch_floating(batch, gradients[i], call, name);
-}
-
 /* A second step would start from the old parameters, too, and undo the first. */
 static bool check_step(kiln_batch *batch, const kiln_optimizer *optimizer,
                        const kiln_tensor *gradients, const char *call)
 {
     for (size_t i = 0; i < optimizer->n; i++) {
         const struct kiln__shape *shape = &optimizer->parameters[i]->shape;
-        const struct kiln__node *node = gradient_node(batch, gradients, i, call);
+        const struct kiln__node *node = kiln__training_gradient(batch, gradients, i, call);
         if (node && !kiln__shape_equal(&node->shape, shape))
             kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
                        "%s: gradients[%zu] is %s and its parameter is %s", call, i,
@@ -484,68 +472,4 @@ kiln_status kiln_optimizer_step(kiln_batch *batch, kiln_optimizer *optimizer,
         state += count_own(optimizer, i);
     }
     return batch->error.status;
-}
-
-/* ---- clipping ---- */
-
-static bool check_clipping(kiln_batch *batch, size_t n, const kiln_tensor *gradients,
-                           double max_norm, const kiln_tensor *clipped, const char *call)
-{
-    if (!kiln__batch_is_open(batch, call))
-        return false;
-    if (n && (!gradients || !clipped))
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
-                   gradients ? "clipped" : "gradients");
-    else if (!(max_norm > 0))
-        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: max_norm is %g, not above 0", call,
-                   max_norm);
-    else if (n && batch->divided)
-        kiln__fail(&batch->error, KILN_UNSUPPORTED,
-                   "%s: this process has a part of the gradients, whose norm is not that of all; "
-                   "clip each element by kiln_clamp(), or let all processes update all weights",
-                   call);
-    for (size_t i = 0; i < n && !batch->error.status; i++)
-        gradient_node(batch, gradients, i, call);
-    return !batch->error.status;
-}
-
-/* The norm of norms, which are scaled as numbers are. */
-static kiln_tensor common_norm(kiln_batch *batch, size_t n, const kiln_tensor *tensors)
-{
-    kiln_tensor total = kiln_constant(batch, KILN_F32, 0), top = total, back;
-    kiln_tensor *norms = calloc(n + 1, sizeof *norms);
-    if (!norms) {
-        kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "kiln_clip_by_norm: no memory");
-        return (kiln_tensor){0};
-    }
-    for (size_t i = 0; i < n; i++) {
-        norms[i] = kiln_norm(batch, tensors[i], 0, NULL, 0);
-        top = kiln_maximum(batch, top, norms[i]);
-    }
-    kiln_tensor scale = kiln__record_square_scale(batch, "kiln_clip_by_norm", top, &back);
-    for (size_t i = 0; i < n; i++)
-        total = kiln_add(batch, total, kiln_square(batch, kiln_mul(batch, norms[i], scale)));
-    free(norms);
-    return kiln_mul(batch, kiln_sqrt(batch, total), back);
-}
-
-kiln_tensor kiln_clip_by_norm(kiln_batch *batch, size_t n, const kiln_tensor *gradients,
-                              double max_norm, kiln_tensor *clipped)
-{
-    KILN__CALL(batch);
-    const kiln_tensor none = {0};
-    if (!check_clipping(batch, n, gradients, max_norm, clipped, __func__)) {
-        for (size_t i = 0; clipped && i < n; i++)
-            clipped[i] = none;
-        return none;
-    }
-    kiln_tensor norm = common_norm(batch, n, gradients);
-    kiln_tensor room = kiln_constant(batch, KILN_F32, max_norm);
-    kiln_tensor guard = kiln_constant(batch, KILN_F32, 1e-6);
-    kiln_tensor one = kiln_constant(batch, KILN_F32, 1);
-    kiln_tensor ratio = kiln_div(batch, room, kiln_add(batch, norm, guard));
-    kiln_tensor factor = kiln_minimum(batch, ratio, one);
-    for (size_t i = 0; i < n; i++)
-        clipped[i] = kiln_mul(batch, gradients[i], factor);
-    return batch->error.status ? none : norm;
 }

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text of launches that are one (one_launch.c): a function for each text of a phase, and a
+ * kernel that calls them by the records of its table.
+ *
+ * text   = one_launch.cl function* kernel
+ * kernel = memories (loop over phases (loop over work-items (function of the phase), wait)) end
+ *
+ * and where phases are beside each other
+ *
+ * kernel = memories (find the phase) (function of the phase)
+ */
+#include "codegen/one_launch.h"
+
+#include "codegen/codegen.h"
+#include "codegen/phase_text.h"
+#include "util/kernel_texts.h"
+
+bool kiln__phases_are_beside(const struct kiln__plan *plan)
+{
+    return !plan->options.device->traits->chunked;
+}
+
+bool kiln__phase_is_long(const struct kiln__launch *phase, const struct kiln__argument *argument)
+{
+    return argument->kind == KILN__ARGUMENT_I64 ||
+           (argument->kind == KILN__ARGUMENT_INDEX && phase->variant.wide);
+}
+
+void kiln__phase_name(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *name)
+{
+    kiln__codegen_name(plan, &plan->launches.items[launch], name);
+    kiln__text_add(name, " %s", plan->launches.items[launch].kernel);
+}
+
+void kiln__joined_name(const struct kiln__plan *plan, const struct kiln__launch *joined,
+                       struct kiln__text *name)
+{
+    kiln__text_add(name, "one launch %zu", joined->arguments.count);
+    for (size_t i = 0; i < plan->functions.count; i++) {
+        struct kiln__text own = {0};
+        kiln__phase_name(plan, plan->functions.items[i], &own);
+        kiln__text_add(name, " %zu ", own.length);
+        kiln__text_add_bytes(name, own.data, own.length);
+        name->failed = name->failed || own.failed;
+        kiln__text_free(&own);
+    }
+}
+
+static void write_function(const struct kiln__plan *plan, const struct kiln__launch *phase,
+                           uint32_t number, struct kiln__text *source)
+{
+    struct kiln__text own = {0};
+    kiln__codegen_source(plan, phase, false, &own);
+    source->failed = source->failed || own.failed;
+    if (own.data && !own.failed)
+        kiln__phase_text(own.data, phase->options, number,
+                         kiln__phases_are_beside(plan) ? (unsigned)phase->local[0] : 1, source);
+    kiln__text_free(&own);
+}
+
+static void write_call(const struct kiln__plan *plan, uint32_t number, struct kiln__text *source)
+{
+    const struct kiln__launch *phase = &plan->launches.items[plan->functions.items[number]];
+    size_t at = KILN__RECORD_ARGUMENTS;
+    kiln__text_add(source,
+                   "            case %u:\n"
+                   "                p%u_%s(i, record[%d], record[%d]",
+                   number, number, phase->kernel, KILN__RECORD_WIDE, KILN__RECORD_HIGH);
+    for (size_t i = 0; i < phase->arguments.count; i++) {
+        const struct kiln__argument *argument = &phase->arguments.items[i];
+        const bool wide = kiln__phase_is_long(phase, argument);
+        const bool memory = argument->kind == KILN__ARGUMENT_MEMORY;
+        const char *form = memory && kiln__phases_are_beside(plan) ? "(global void *)memories["
+                           : memory                                ? "memories["
+                           : argument->kind == KILN__ARGUMENT_F32  ? "as_float("
+                           : wide                                  ? "kiln_long(&"
+                                                                   : "(";
+        kiln__text_add(source, ", %srecord[%zu]%s", form, at, memory ? "]" : ")");
+        at += wide ? 2 : 1;
+    }
+    kiln__text_add(source, ");\n                break;\n");
+}
+
+static void write_calls(const struct kiln__plan *plan, struct kiln__text *source)
+{
+    kiln__text_add(source, "            switch (record[%d]) {\n", KILN__RECORD_FUNCTION);
+    for (uint32_t i = 0; i < plan->functions.count; i++)
+        write_call(plan, i, source);
+    kiln__text_add(source, "            }\n");
+}
+
+static void write_signature(const struct kiln__launch *joined, const char *sized,
+                            struct kiln__text *source)
+{
+    kiln__text_add(source, "kernel %svoid %s(", sized, joined->kernel);
+    for (size_t i = 0; i + 1 < joined->arguments.count; i++)
+        kiln__text_add(source, "global void *a%zu, ", i);
+    kiln__text_add(source, "global const int *table)\n{\n");
+}
+
+static void write_kernel(const struct kiln__plan *plan, const struct kiln__launch *joined,
+                         struct kiln__text *source)
+{
+    write_signature(joined, "__attribute__((reqd_work_group_size(1, 1, 1))) ", source);
+    kiln__text_add(source, "    global void *const memories[] = {");
+    for (size_t i = 0; i + 1 < joined->arguments.count; i++)
+        kiln__text_add(source, "%sa%zu", i ? ", " : "", i);
+    kiln__text_add(source,
+                   "};\n    volatile global int *counter = a0;\n"
+                   "    for (global const int *record = table; *record; record += *record) {\n"
+                   "        for (int i = kiln_first(counter); i < record[%d]; "
+                   "i = kiln_next(counter, i)) {\n",
+                   KILN__RECORD_ITEMS);
+    write_calls(plan, source);
+    kiln__text_add(source,
+                   "        }\n        kiln_wait(counter, record[%d]);\n"
+                   "        counter += 2 * KILN_LINE;\n    }\n    kiln_end(a0, counter);\n}\n",
+                   KILN__RECORD_ITEMS);
+}
+
+/* A work-group's memories are in local memory: an array of each work-item's would be in global. */
+static void write_kernel_beside(const struct kiln__plan *plan, const struct kiln__launch *joined,
+                                struct kiln__text *source)
+{
+    write_signature(joined, "", source);
+    kiln__text_add(source,
+                   "    local size_t memories[%zu];\n"
+                   "    global const int *record = table;\n    int i = get_group_id(0);\n"
+                   "    if (get_local_id(0) == 0) {\n",
+                   joined->arguments.count - 1);
+    for (size_t i = 0; i + 1 < joined->arguments.count; i++)
+        kiln__text_add(source, "        memories[%zu] = (size_t)a%zu;\n", i, i);
+    kiln__text_add(source,
+                   "    }\n    barrier(CLK_LOCAL_MEM_FENCE);\n"
+                   "    for (; i >= record[%d]; record += *record)\n        i -= record[%d];\n",
+                   KILN__RECORD_ITEMS, KILN__RECORD_ITEMS);
+    write_calls(plan, source);
+    kiln__text_add(source, "}\n");
+}
+
+void kiln__joined_source(const struct kiln__plan *plan, const struct kiln__launch *joined,
+                         bool brief, struct kiln__text *source)
+{
+    if (!brief)
+        kiln__text_add(source, "%s", kiln__kernel_text("one_launch"));
+    for (uint32_t i = 0; i < plan->functions.count && !brief; i++)
+        write_function(plan, &plan->launches.items[plan->functions.items[i]], i, source);
+    if (kiln__phases_are_beside(plan))
+        write_kernel_beside(plan, joined, source);
+    else
+        write_kernel(plan, joined, source);
+}
