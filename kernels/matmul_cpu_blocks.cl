@@ -32,18 +32,10 @@
 #ifndef TILE_MANY
 #define TILE_MANY (ROWS >= 8 ? 2 : ROWS >= 4 ? 4 : 8)
 #endif
-/* What the caller does to a finished element, by default nothing; EPILOGUE_PARAMETERS starts with a
- * comma as EPILOGUE_ARGUMENTS does. */
 #ifdef EPILOGUE
 #define EPILOGUE_LATE
-#else
-#define EPILOGUE(value, batch, row, column) (value)
 #endif
-#ifndef EPILOGUE_PARAMETERS
-#define EPILOGUE_PARAMETERS
-#define EPILOGUE_ARGUMENTS
-#endif
-
+#include "epilogue.h"
 #include "cpu_vector.h"
 #include "cpu_dots.h"
 #include "operands.h"

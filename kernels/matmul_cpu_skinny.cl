@@ -49,20 +49,11 @@
 #ifndef TILE_MANY
 #define TILE_MANY (ROWS >= 8 ? 2 : ROWS >= 4 ? 4 : 8)
 #endif
-/* What the caller does to a finished element, and to VECTOR elements of a row from a column on; by
- * default nothing. The expressions may use the parameters of EPILOGUE_PARAMETERS, which starts with
- * a comma as EPILOGUE_ARGUMENTS does. */
 #ifdef EPILOGUE
 #define EPILOGUE_LATE
-#else
-#define EPILOGUE(value, batch, row, column) (value)
-#define EPILOGUE_VECTOR(values, batch, row, column) (values)
 #endif
-#ifndef EPILOGUE_PARAMETERS
-#define EPILOGUE_PARAMETERS
-#define EPILOGUE_ARGUMENTS
-#endif
-/* The same where the operands may be swapped. */
+#include "epilogue.h"
+/* An epilogue where the operands may be swapped. */
 #define EPILOGUE_OF(value, batch, row, column)                                                     \
     EPILOGUE(value, batch, swapped ? (column) : (row), swapped ? (row) : (column))
 

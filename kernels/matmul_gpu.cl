@@ -64,18 +64,8 @@
 #ifndef TOGETHER
 #define TOGETHER 0
 #endif
-/* What the caller does to a finished element, and to four elements of a row from a column on; by
- * default nothing. The expressions may use the parameters of EPILOGUE_PARAMETERS, which starts with
- * a comma as EPILOGUE_ARGUMENTS does. */
-#ifndef EPILOGUE
-#define EPILOGUE(value, batch, row, column) (value)
-#define EPILOGUE_VECTOR(values, batch, row, column) (values)
-#endif
-#ifndef EPILOGUE_PARAMETERS
-#define EPILOGUE_PARAMETERS
-#define EPILOGUE_ARGUMENTS
-#endif
 
+#include "epilogue.h"
 #include "helpers.h"
 
 #define ITEMS_M (TILE_M / ITEM_M)

@@ -44,15 +44,8 @@
 #ifndef ALIGNED
 #define ALIGNED 0
 #endif
-/* As in matmul_gpu.cl. */
-#ifndef EPILOGUE
-#define EPILOGUE(value, batch, row, column) (value)
-#endif
-#ifndef EPILOGUE_PARAMETERS
-#define EPILOGUE_PARAMETERS
-#define EPILOGUE_ARGUMENTS
-#endif
 
+#include "epilogue.h"
 #include "helpers.h"
 
 #if ALIGNED

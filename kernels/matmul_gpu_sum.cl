@@ -17,14 +17,8 @@
 #ifndef ALIGNED
 #define ALIGNED 0
 #endif
-/* As in matmul_gpu.cl. */
-#ifndef EPILOGUE
-#define EPILOGUE(value, batch, row, column) (value)
-#define EPILOGUE_VECTOR(values, batch, row, column) (values)
-#endif
-#ifndef EPILOGUE_PARAMETERS
-#define EPILOGUE_PARAMETERS
-#endif
+
+#include "epilogue.h"
 
 #if ALIGNED
 #define LOAD_QUAD(from) (*(__global const float4 *)(from))

@@ -26,21 +26,6 @@
 
 #include "scatter.h"
 
-/* A text before the file may say how elements of what is stored otherwise are read (operands.h): A
- * is the values, B the indices. */
-#ifdef OPERAND_A
-#define VALUE(i) OPERAND_A(values + (i), 0, 0, 0)
-#else
-#define OPERAND_A_TYPE TYPE
-#define VALUE(i) values[i]
-#endif
-#ifdef OPERAND_B
-#define ROW(j) OPERAND_B(indices + (j), 0, 0, 0)
-#else
-#define OPERAND_B_TYPE INDEX
-#define ROW(j) indices[j]
-#endif
-
 kernel void scatter(global const OPERAND_A_TYPE *restrict values, const long values_offset,
                         global const OPERAND_B_TYPE *restrict indices, const long indices_offset,
                         global TYPE *restrict result, const long result_offset, const long count,

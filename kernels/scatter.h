@@ -24,3 +24,18 @@ static inline TYPE scatter_max(TYPE a, TYPE b)
 {
     return (b > a) | (b != b) ? b : a;
 }
+
+/* A text before the file may say how elements of what is stored otherwise are read (operands.h): A
+ * is the values, B the indices. */
+#ifdef OPERAND_A
+#define VALUE(i) OPERAND_A(values + (i), 0, 0, 0)
+#else
+#define OPERAND_A_TYPE TYPE
+#define VALUE(i) values[i]
+#endif
+#ifdef OPERAND_B
+#define ROW(j) OPERAND_B(indices + (j), 0, 0, 0)
+#else
+#define OPERAND_B_TYPE INDEX
+#define ROW(j) indices[j]
+#endif

@@ -9,19 +9,14 @@
  *     RESULT, ALIGNED   whether they write to c, and whether to multiples of four
  *
  * and have EPILOGUE, EPILOGUE_VECTOR, EPILOGUE_PARAMETERS and EPILOGUE_ARGUMENTS from their callers,
- * as matmul_gpu.cl has. A warp's sums are those of the instructions wgmma and mma: sum i of lane l
+ * as epilogue.h has. A warp's sums are those of the instructions wgmma and mma: sum i of lane l
  * lies in row l / 4 + 8 * (i / 2 % 2) of 16, column 8 * (i / 4) + l % 4 * 2 + i % 2. */
 #ifdef EPILOGUE
 #define AT_ONCE 4 /* quads: their loads overlap, their text is there as often */
 #else
 #define AT_ONCE 8
-#define EPILOGUE(value, batch, row, column) (value)
-#define EPILOGUE_VECTOR(values, batch, row, column) (values)
 #endif
-#ifndef EPILOGUE_PARAMETERS
-#define EPILOGUE_PARAMETERS
-#define EPILOGUE_ARGUMENTS
-#endif
+#include "epilogue.h"
 
 #if BYTES == 1
 #define SUM int

@@ -233,6 +233,7 @@ codegen_sources = \
 	lib/codegen/one_launch.c \
 	lib/codegen/one_launch.h \
 	lib/codegen/one_launch_text.c \
+	lib/codegen/helper_text.c \
 	lib/codegen/loop_text.c \
 	lib/codegen/loops.c \
 	lib/codegen/loops.h \
@@ -571,6 +572,7 @@ kernel_headers = \
 	kernels/cpu_pack.h \
 	kernels/cpu_tile.h \
 	kernels/cpu_vector.h \
+	kernels/epilogue.h \
 	kernels/helpers.h \
 	kernels/matmul_gpu_fetch.h \
 	kernels/matmul_gpu_im2col.h \

@@ -2,8 +2,6 @@
 /* Batches: made, run, asked about. */
 #include <stdlib.h>
 
-#include <kiln/opencl.h>
-
 #include "api/loop_runs.h"
 #include "api/micro_batches.h"
 #include "debug/nan_check.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Host memory that travels without a copy. */
-#include <stdlib.h>
 
 #include "runtime/pages.h"
 #include "session/context.h"

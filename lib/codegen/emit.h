@@ -29,6 +29,9 @@ struct kiln__emit {
 /* Pragmas, macros and functions that the group's operations need. */
 void kiln__emit_prelude(const struct kiln__emit *emit);
 
+/* The helpers that the group's operations name, each once for a type (helper_text.c). */
+void kiln__emit_helpers(const struct kiln__emit *emit);
+
 /* Whether a word of an expression is one that the prelude defines for each type. */
 bool kiln__emit_is_helper(const char *word, size_t length);
 

@@ -3,7 +3,6 @@
  * memory that is read and memory that is written. Generated kernels call their parameters by what
  * they are (emit.h), so that for them the values are known too. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "codegen/codegen.h"

@@ -4,7 +4,6 @@
 #include "debug/crash_probe.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executors: made, shared, shut down. */
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
  * objects. */
 #include "executor/future.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The adjoint of an own kernel is what the program records: once for all outputs of a call. */
-#include <kiln/operations.h>
 
 #include "grad/gradient.h"
 

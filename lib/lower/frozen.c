@@ -4,7 +4,6 @@
  * does not write these buffers. Only slots that other launches read are kept, under a key that
  * names the launches and the buffers' versions; values in between are computed again. Beside 1,024
  * rows and more weights are packed in each run: that is a hundredth of the product's work. */
-#include <stdlib.h>
 
 #include "lower/generic.h"
 #include "plan/plan_builder.h"

@@ -4,7 +4,6 @@
 #include "lower/lower.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 void kiln__variant_arithmetic(const struct kiln__device *device, struct kiln__variant *variant)
 {

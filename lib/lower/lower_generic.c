@@ -3,7 +3,6 @@
 #include "lower/generic.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "graph/attention.h"

@@ -7,8 +7,6 @@
 #include <kiln/operations.h>
 #include <kiln/reductions.h>
 
-#include <math.h>
-
 #include "record/call.h"
 #include "record/operations.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Einstein's sums as transposes, products and sums. Operands are taken in from the left: what a
  * later one or the result has not is added up as soon as it can be. */
-#include <kiln/batch.h>
 #include <kiln/elementwise.h>
 #include <kiln/movement.h>
 #include <kiln/product.h>

@@ -7,7 +7,6 @@
 #include <kiln/resize.h>
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "record/batch.h"
 #include "record/call.h"

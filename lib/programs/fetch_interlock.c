@@ -4,7 +4,6 @@
 #include "programs/fetch_interlock.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "util/vector.h"
 

@@ -4,7 +4,6 @@
  * something. Another process waits up to two seconds for it, then compiles for itself. Each wait in
  * vain halves the next one, so that they sum up to four seconds at most. No two wait for each
  * other: a thread that waits holds no lock, and who holds one waits for nobody. */
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
  * kiln-store. */
 #include "programs/store_thread.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>

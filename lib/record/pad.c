@@ -2,8 +2,6 @@
 /* Tensors padded with their own elements: slices that are put together, dimension by dimension. */
 #include <kiln/movement.h>
 
-#include <stdlib.h>
-
 #include "record/batch.h"
 #include "record/call.h"
 

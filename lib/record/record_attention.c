@@ -5,7 +5,6 @@
 
 #include <math.h>
 
-#include <kiln/elementwise.h>
 #include <kiln/movement.h>
 
 #include "graph/attention.h"

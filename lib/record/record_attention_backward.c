@@ -2,8 +2,6 @@
 /* Recording of the attention-gradient nodes, which the adjoint of attention calls. */
 #include "record/record_attention_backward.h"
 
-#include "record/call.h"
-
 kiln_tensor kiln__record_attention_backward(kiln_batch *batch, const struct kiln__attention *how,
                                             uint8_t narrow, unsigned count,
                                             const kiln_tensor *inputs)

@@ -2,7 +2,6 @@
 /* Attention in double precision, a row after another, and how far a device may be from it. */
 #include "reference/reference_attention.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the gradient of attention is made of, in double precision, and how far a device may be from
  * it. */
-#include <float.h>
 #include <math.h>
 
 #include "reference/bounds_rules.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Constants are computed at planning time; movements of movements become one; operations that
  * change nothing go away. Only rewrites that keep every bit. */
-#include <math.h>
 #include <string.h>
 
 #include "graph/row_limits.h"

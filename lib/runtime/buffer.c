@@ -8,8 +8,6 @@
  */
 #include "runtime/buffer.h"
 
-#include <stdlib.h>
-
 #include "runtime/prepacked.h"
 #include "runtime/runtime.h"
 

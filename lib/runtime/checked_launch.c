@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checked kernels: what they take beside their launch's arguments, and what they have noted. */
-#include <stdlib.h>
 
 #include "runtime/executable.h"
 

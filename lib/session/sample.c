@@ -4,7 +4,6 @@
 #include "session/sample.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "util/environment.h"
 #include "util/error.h"

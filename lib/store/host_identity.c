@@ -14,7 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "util/hash.h"
 #include "util/vector.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
