@@ -404,7 +404,8 @@ static void refuse_block(kiln_batch *batch, const char *call, const struct kiln_
                kiln__shape_text(shape).text, block, block);
 }
 
-/* A reshape to six dimensions, an order of them, and a reshape to four. */
+/* Six dimensions of a deep image, three of which its channels are, and their order in the flat one.
+ */
 struct six {
     uint32_t rank, ordered;
     size_t dims[6], order[6];
@@ -416,11 +417,36 @@ static uint32_t add_six(struct six *six, size_t extent)
     return six->rank++;
 }
 
-static kiln_tensor move_six(kiln_batch *batch, kiln_tensor x, const struct six *six,
-                            const struct kiln__shape *to)
+static struct six six_of(const struct kiln__shape *deep, size_t flat_channels,
+                         const struct blocks *at, size_t block)
 {
-    x = kiln_reshape(batch, x, 6, six->dims);
-    x = kiln_transpose(batch, x, six->order);
+    struct six six = {0};
+    uint32_t place[4], row = 0, column = 0;
+    for (uint32_t d = 0; d < 4; d++) {
+        const bool channels = d == at->channel;
+        const size_t extent = channels ? flat_channels : deep->dims[d];
+        if (!channels || !at->block_first)
+            place[d] = add_six(&six, extent);
+        if (channels) {
+            row = add_six(&six, block);
+            column = add_six(&six, block);
+        }
+        if (channels && at->block_first)
+            place[d] = add_six(&six, extent);
+    }
+    for (uint32_t d = 0; d < 4; d++) {
+        six.order[six.ordered++] = place[d];
+        if (d == at->row || d == at->column)
+            six.order[six.ordered++] = d == at->row ? row : column;
+    }
+    return six;
+}
+
+static kiln_tensor move_six(kiln_batch *batch, kiln_tensor x, const size_t *dims,
+                            const size_t *order, const struct kiln__shape *to)
+{
+    x = kiln_reshape(batch, x, 6, dims);
+    x = kiln_transpose(batch, x, order);
     return kiln_reshape(batch, x, to->rank, to->dims);
 }
 
@@ -430,34 +456,18 @@ kiln_tensor kiln_depth_to_space(kiln_batch *batch, kiln_tensor x, size_t block,
     KILN__CALL(batch);
     struct blocks at;
     struct kiln__shape shape;
-    struct six six = {0};
-    uint32_t place[KILN_MAX_RANK], row = 0, column = 0;
     if (!read_blocks(batch, __func__, x, block, order, layout, &at, &shape))
         return none;
     if (shape.dims[at.channel] % block || shape.dims[at.channel] / block % block) {
         refuse_block(batch, __func__, &shape, block);
         return none;
     }
-    size_t channels = shape.dims[at.channel] / block / block;
-    for (uint32_t d = 0; d < 4; d++) {
-        if (d == at.channel && !at.block_first)
-            place[d] = add_six(&six, channels);
-        if (d == at.channel) {
-            row = add_six(&six, block);
-            column = add_six(&six, block);
-        }
-        if (d != at.channel || at.block_first)
-            place[d] = add_six(&six, d == at.channel ? channels : shape.dims[d]);
-    }
-    for (uint32_t d = 0; d < 4; d++) {
-        six.order[six.ordered++] = place[d];
-        if (d == at.row || d == at.column)
-            six.order[six.ordered++] = d == at.row ? row : column;
-    }
+    const size_t channels = shape.dims[at.channel] / block / block;
+    const struct six six = six_of(&shape, channels, &at, block);
     shape.dims[at.channel] = channels;
     shape.dims[at.row] *= block;
     shape.dims[at.column] *= block;
-    return move_six(batch, x, &six, &shape);
+    return move_six(batch, x, six.dims, six.order, &shape);
 }
 
 kiln_tensor kiln_space_to_depth(kiln_batch *batch, kiln_tensor x, size_t block,
@@ -466,33 +476,21 @@ kiln_tensor kiln_space_to_depth(kiln_batch *batch, kiln_tensor x, size_t block,
     KILN__CALL(batch);
     struct blocks at;
     struct kiln__shape shape;
-    struct six six = {0};
-    uint32_t place[KILN_MAX_RANK], row = 0, column = 0;
+    size_t dims[6], back[6];
     if (!read_blocks(batch, __func__, x, block, order, layout, &at, &shape))
         return none;
     if (shape.dims[at.row] % block || shape.dims[at.column] % block) {
         refuse_block(batch, __func__, &shape, block);
         return none;
     }
-    for (uint32_t d = 0; d < 4; d++) {
-        bool cut = d == at.row || d == at.column;
-        place[d] = add_six(&six, cut ? shape.dims[d] / block : shape.dims[d]);
-        if (cut)
-            *(d == at.row ? &row : &column) = add_six(&six, block);
-    }
-    for (uint32_t d = 0; d < 4; d++) {
-        if (d == at.channel && at.block_first) {
-            six.order[six.ordered++] = row;
-            six.order[six.ordered++] = column;
-        }
-        six.order[six.ordered++] = place[d];
-        if (d == at.channel && !at.block_first) {
-            six.order[six.ordered++] = row;
-            six.order[six.ordered++] = column;
-        }
-    }
+    const size_t channels = shape.dims[at.channel];
     shape.dims[at.channel] *= block * block;
     shape.dims[at.row] /= block;
     shape.dims[at.column] /= block;
-    return move_six(batch, x, &six, &shape);
+    const struct six six = six_of(&shape, channels, &at, block);
+    for (uint32_t i = 0; i < 6; i++) {
+        dims[i] = six.dims[six.order[i]];
+        back[six.order[i]] = i;
+    }
+    return move_six(batch, x, dims, back, &shape);
 }
