@@ -73,8 +73,9 @@ KILN_API void kiln_loop_options_init(kiln_loop_options *options, size_t size);
  *  for the device, in kiln_batch_submit() too. Such a batch is neither validated nor looked
  *  through for NaN, and takes as much memory as it needs (no micro-batches).
  *
- *  A condition is looked at in each step by the kernel, which so ends early; other steps are all
- *  computed, and what is beyond the end is dropped. A gradient through a kernel keeps the states
+ *  A condition is looked at in each step by the kernel, which so ends early; of steps that run
+ *  again and again by the host, before those of numbers 1, 2, 4 to 64 and then each 64th. Steps
+ *  that are recorded are all computed. What is beyond the end is dropped. A gradient through a kernel keeps the states
  *  of some steps, and computes those between anew; with more than 4 states, or 8 states and shared
  *  operands, its steps are recorded one by one. So are, for a gradient, those of every other loop:
  *  kiln_grad() answers TOO_LARGE beyond 65,536 operations. There what is NaN or infinite in a step

@@ -12,6 +12,9 @@
 /* After so many runs the queue is waited for: what it holds takes memory of the host. */
 #define MOST_QUEUED 512
 
+/* Between looks whether a loop has ended. */
+#define LOOK_EVERY 64
+
 struct kiln__loop_runs {
     struct kiln__loop_scope scope;
 };
@@ -23,6 +26,21 @@ static kiln_status no_memory(struct kiln__error *error)
 
 /* ---- each part ---- */
 
+/* Whether the host looks before a step whether the loop has ended, which takes waiting for the
+ * device; and how often that is. */
+static bool looks_before(size_t step)
+{
+    return step && ((step & (step - 1)) == 0 || step % LOOK_EVERY == 0);
+}
+
+static double looks(const struct kiln__replayed *loop)
+{
+    double count = (double)(loop->options.steps / LOOK_EVERY);
+    for (size_t step = 1; step < LOOK_EVERY && step < loop->options.steps; step *= 2)
+        count++;
+    return count;
+}
+
 typedef kiln_status visitor(void *of, struct kiln__loop_part *part, double times);
 
 /* A part before the loops behind it; `times`: how often a run of the batch runs it. */
@@ -33,9 +51,13 @@ static kiln_status each_part(struct kiln__loop_scope *scope, double times, visit
         struct kiln__loop_part *part = &scope->parts.items[i];
         if (part->graph.requests.count)
             status = visit(of, part, times);
-        for (size_t l = 0; l < part->loops.count && !status; l++)
-            status = each_part(&part->loops.items[l].step,
-                               times * (double)part->loops.items[l].loop->options.steps, visit, of);
+        for (size_t l = 0; l < part->loops.count && !status; l++) {
+            struct kiln__loop_inside *inside = &part->loops.items[l];
+            const double steps = times * (double)inside->loop->options.steps;
+            status = each_part(&inside->step, steps, visit, of);
+            if (!status)
+                status = each_part(&inside->ended, times * looks(inside->loop), visit, of);
+        }
     }
     return status;
 }
@@ -273,6 +295,19 @@ static void begin_step(struct looping *looping, const struct kiln__replayed *loo
     }
 }
 
+static kiln_status look(struct looping *looping, struct kiln__loop_inside *inside, bool *ended)
+{
+    int32_t value = 0;
+    const struct kiln__binding wanted = {
+        .host = &value, .bytes = sizeof value, .item = sizeof value};
+    kiln_status status = run_scope(looping, &inside->ended, &wanted);
+    /* Also after an error nothing may write there any more. */
+    kiln_status awaited =
+        looping->run ? kiln__run_await(looping->run, "kiln", looping->error) : KILN_OK;
+    *ended = !status && !awaited && value;
+    return status ? status : awaited;
+}
+
 static kiln_status take_steps(struct looping *looping, struct kiln__loop_inside *inside,
                               struct kiln__binding *left[2], size_t *taken)
 {
@@ -281,13 +316,18 @@ static kiln_status take_steps(struct looping *looping, struct kiln__loop_inside 
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < steps && !status; i++) {
         const size_t number = loop->options.reverse ? steps - 1 - i : i;
+        bool ended = false;
         begin_step(looping, loop, number, i ? left[(i - 1) % 2] : NULL);
+        if (loop->ended && looks_before(i))
+            status = look(looping, inside, &ended);
+        if (status || ended)
+            break;
+        *taken = i + 1;
         for (size_t k = 0; k < loop->options.output_count; k++)
             left[i % 2][loop->n_states + k] =
                 row_of(looping->values[loop->results + loop->n_states + k], steps, number);
         status = run_scope(looping, &inside->step, left[i % 2]);
     }
-    *taken = steps;
     return status;
 }
 

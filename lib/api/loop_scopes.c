@@ -10,6 +10,7 @@ struct cutter {
     const kiln_batch *batch;
     const struct kiln__graph *graph;
     const struct kiln__replayed *loop; /* whose step is cut; NULL: the batch itself */
+    bool condition;                    /* no more of the step than whether the loop has ended */
     struct kiln__loop_scope *scope;
     struct kiln__mark {
         bool varies; /* the scope computes it, or begins with it */
@@ -37,14 +38,16 @@ static const struct kiln__replayed *loop_of(const struct cutter *cutter, uint32_
 
 static size_t count_wanted(const struct cutter *cutter)
 {
-    return cutter->loop ? cutter->loop->n_states + cutter->loop->options.output_count
-                        : cutter->graph->requests.count;
+    return cutter->condition ? 1
+           : cutter->loop    ? cutter->loop->n_states + cutter->loop->options.output_count
+                             : cutter->graph->requests.count;
 }
 
 static uint32_t wanted_at(const struct cutter *cutter, size_t k)
 {
     const struct kiln__replayed *loop = cutter->loop;
-    return !loop                ? cutter->graph->requests.items[k].node
+    return cutter->condition    ? loop->ended
+           : !loop              ? cutter->graph->requests.items[k].node
            : k < loop->n_states ? loop->next[k]
                                 : kiln__tensor_index(loop->options.outputs[k - loop->n_states]);
 }
@@ -239,6 +242,8 @@ static bool add_result(struct cutter *cutter, struct kiln__loop_part *part, uint
     if (request) {
         place->kind = request->kind;
         place->replaces = replaced_by(cutter, part, request->replaces);
+    } else if (cutter->condition && index == cutter->loop->ended) {
+        place->kind = KILN__READ;
     }
     return true;
 }
@@ -259,7 +264,7 @@ static bool fill_part(struct cutter *cutter, struct kiln__loop_part *part, uint3
     return done;
 }
 
-static bool make_scope(const kiln_batch *batch, const struct kiln__replayed *loop,
+static bool make_scope(const kiln_batch *batch, const struct kiln__replayed *loop, bool condition,
                        struct kiln__loop_scope *scope);
 
 static bool add_loops(struct cutter *cutter, struct kiln__loop_part *part, uint32_t level)
@@ -273,7 +278,8 @@ static bool add_loops(struct cutter *cutter, struct kiln__loop_part *part, uint3
         if (!inside)
             return false;
         inside->loop = loop;
-        if (!make_scope(cutter->batch, loop, &inside->step))
+        if (!make_scope(cutter->batch, loop, false, &inside->step) ||
+            (loop->ended && !make_scope(cutter->batch, loop, true, &inside->ended)))
             return false;
     }
     return true;
@@ -295,10 +301,14 @@ static bool cut(struct cutter *cutter)
     return true;
 }
 
-static bool make_scope(const kiln_batch *batch, const struct kiln__replayed *loop,
+static bool make_scope(const kiln_batch *batch, const struct kiln__replayed *loop, bool condition,
                        struct kiln__loop_scope *scope)
 {
-    struct cutter cutter = {.batch = batch, .graph = &batch->graph, .loop = loop, .scope = scope};
+    struct cutter cutter = {.batch = batch,
+                            .graph = &batch->graph,
+                            .loop = loop,
+                            .condition = condition,
+                            .scope = scope};
     cutter.marks = calloc(batch->graph.nodes.count + 1, sizeof *cutter.marks);
     const bool done = cutter.marks && cut(&cutter);
     free(cutter.marks);
@@ -308,13 +318,15 @@ static bool make_scope(const kiln_batch *batch, const struct kiln__replayed *loo
 bool kiln__loop_scope_make(const kiln_batch *batch, struct kiln__loop_scope *scope)
 {
     *scope = (struct kiln__loop_scope){0};
-    return make_scope(batch, NULL, scope);
+    return make_scope(batch, NULL, false, scope);
 }
 
 static void free_part(struct kiln__loop_part *part)
 {
-    for (size_t l = 0; l < part->loops.count; l++)
+    for (size_t l = 0; l < part->loops.count; l++) {
         kiln__loop_scope_free(&part->loops.items[l].step);
+        kiln__loop_scope_free(&part->loops.items[l].ended);
+    }
     kiln__vector_free(&part->loops);
     kiln__graph_free(&part->graph);
     kiln__vector_free(&part->of);

@@ -29,7 +29,8 @@ struct kiln__loop_scope {
 
 struct kiln__loop_inside {
     const struct kiln__replayed *loop;
-    struct kiln__loop_scope step; /* for the next states, and what is left */
+    struct kiln__loop_scope step;  /* for the next states, and what is left */
+    struct kiln__loop_scope ended; /* for whether the loop has ended; or of no parts */
 };
 
 /* Cut what the batch is asked for. False without memory; to be freed then, too. */

@@ -2,6 +2,8 @@
 /* A loop that is replayed: its step, which has been recorded, is kept as a list of nodes, and
  * results that nothing computes are recorded behind it. */
 #include <kiln/elementwise.h>
+#include <kiln/operations.h>
+#include <kiln/reductions.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +101,10 @@ static bool add_states(struct recording *recording)
     const struct kiln__loop_call *loop = recording->loop;
     const kiln_loop_options *given = &loop->options;
     const kiln_tensor until = kiln__loop_end_mask(loop, given->until);
+    if (until.id && loop->varies[kiln__tensor_index(given->until)])
+        recording->made->ended = kiln__tensor_index(kiln_cast(
+            loop->batch, kiln_min(loop->batch, kiln_cast(loop->batch, until, KILN_F32), 0, NULL, 0),
+            KILN_I32));
     for (size_t k = 0; k < given->state_count && !loop->batch->error.status; k++)
         add_state(recording->made, kiln__tensor_index(given->states[k]),
                   kiln__loop_initial(loop, k),

@@ -18,6 +18,8 @@ struct kiln__replayed {
      * an end that is looked at. */
     uint32_t n_states, n_shared;
     uint32_t *states, *initial, *next;
+    uint32_t ended; /* 1 where no further step changes a state: an i32, of the states; 0: not asked.
+                     */
     uint32_t *shared; /* else needed, and the same in all steps: computed before them */
 };
 

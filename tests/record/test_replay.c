@@ -217,6 +217,50 @@ Test(replay, has_no_bound)
     end();
 }
 
+/* Half an hour's steps, of which few are taken: sqrt(2) by Newton, and how many it took; a state
+ * that has ended elsewhere stays. */
+Test(replay, ends_early)
+{
+    static const float targets[] = {2, 9, 1e6f};
+    const size_t count = 3;
+    float root[3];
+    int32_t taken = -1;
+    for (int at_once = 0; at_once < 2; at_once++) {
+        begin(true);
+        const kiln_tensor target = kiln_upload(batch, KILN_F32, 1, &count, targets);
+        kiln_loop_options options = KILN_LOOP_INIT;
+        const kiln_tensor states[] = {
+            kiln_loop_state(batch, at_once ? kiln_sqrt(batch, target) : target),
+            kiln_loop_state(batch, kiln_constant(batch, KILN_I32, 0))};
+        const kiln_tensor mean =
+            kiln_scale(batch, kiln_add(batch, states[0], kiln_div(batch, target, states[0])), 0.5);
+        const int64_t start = 2, stop = -1, step = -1;
+        const kiln_tensor turned = kiln_slice(batch, mean, &start, &stop, &step);
+        const kiln_tensor next[] = {kiln_slice(batch, turned, &start, &stop, &step),
+                                    kiln_add(batch, states[1], kiln_constant(batch, KILN_I32, 1))};
+        const kiln_tensor off =
+            kiln_abs(batch, kiln_sub(batch, kiln_square(batch, states[0]), target));
+        kiln_tensor last[2];
+        const kiln_tensor near = kiln_less(batch, off, kiln_scale(batch, target, 1e-5));
+        options.until =
+            kiln_greater(batch, kiln_min(batch, kiln_cast(batch, near, KILN_F32), 0, NULL, 0),
+                         kiln_constant(batch, KILN_F32, 0));
+        options.steps = 30000000;
+        options.state_count = 2;
+        options.states = states;
+        options.next = next;
+        cr_expect_eq(kiln_loop(batch, &options, last, NULL), KILN_OK, "%s",
+                     kiln_batch_error(batch));
+        kiln_read(batch, last[0], root, sizeof root);
+        kiln_read(batch, last[1], &taken, sizeof taken);
+        run();
+        cr_expect(at_once ? taken == 0 : taken > 10 && taken < 20, "%d", (int)taken);
+        for (int i = 0; i < 3; i++)
+            cr_expect_float_eq(root[i], sqrtf(targets[i]), 1e-4f * root[i]);
+        end();
+    }
+}
+
 /* ---- buffers ---- */
 
 /* A buffer that the loop begins with, and its result goes over, in one run after the other. */
