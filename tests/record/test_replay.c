@@ -303,6 +303,7 @@ Test(replay, over_a_buffer)
 Test(replay, has_gradients)
 {
     float found[2][1 + 25] = {{0}};
+    kiln_batch_cost cost[2];
     for (int replayed = 0; replayed < 2; replayed++) {
         begin(replayed);
         const kiln_tensor w = upload(5, 5), x = upload(3, 5);
@@ -317,10 +318,12 @@ Test(replay, has_gradients)
         cr_expect_eq(kiln_grad(batch, loss, &w, 1, &gradient), KILN_OK, "%s",
                      kiln_batch_error(batch));
         kiln_read(batch, gradient, &found[replayed][1], 25 * sizeof(float));
+        cr_expect_eq(kiln_batch_get_cost(batch, &cost[replayed]), KILN_OK);
         run();
         end();
     }
     cr_expect_arr_eq(found[0], found[1], sizeof found[0]);
+    cr_expect_eq(cost[0].launches, cost[1].launches); /* no loop runs beside its steps */
     cr_expect_neq(found[0][1], 0);
 }
 
