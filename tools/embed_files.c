@@ -12,7 +12,8 @@
 
 #include "embed.h"
 
-enum { USUAL_LENGTH = 256 };
+/* Tokens of a line where nothing says how many, or the tokenizer's files alone do. */
+enum { USUAL_LENGTH = 256, MOST_USUAL_LENGTH = 512 };
 
 static bool is_folder(const char *path)
 {
@@ -81,19 +82,29 @@ static size_t setting(const char *folder, const char *const *names, const char *
     return number > 0 ? (size_t)number : 0;
 }
 
+/* As sentence-transformers has it: its own setting, else the tokenizer's. */
+static size_t find_length(const char *folder)
+{
+    static const char *const own[] = {"sentence_bert_config.json", "../sentence_bert_config.json",
+                                      NULL};
+    static const char *const tokenizers[] = {"tokenizer_config.json", "../tokenizer_config.json",
+                                             NULL};
+    const size_t length = setting(folder, own, "max_seq_length"),
+                 longest = setting(folder, tokenizers, "model_max_length");
+    if (length && length <= EMBED_MOST_LENGTH)
+        return length;
+    return !longest ? USUAL_LENGTH : longest < MOST_USUAL_LENGTH ? longest : MOST_USUAL_LENGTH;
+}
+
 bool embed_find_files(const struct embed_request *request, struct embed_files *files)
 {
-    static const char *const lengths[] = {"sentence_bert_config.json",
-                                          "../sentence_bert_config.json", NULL};
     static const char *const poolings[] = {"1_Pooling/config.json", "../1_Pooling/config.json",
                                            NULL};
     *files = (struct embed_files){0};
     char *folder = folder_of(request->model);
     bool found = folder && find_model(request, files) && find_vocabulary(request, folder, files);
     if (found) {
-        size_t length = setting(folder, lengths, "max_seq_length");
-        length = length && length <= EMBED_MOST_LENGTH ? length : USUAL_LENGTH;
-        files->max_length = request->max_length ? request->max_length : length;
+        files->max_length = request->max_length ? request->max_length : find_length(folder);
         files->cls = request->pooling == EMBED_AS_CONFIGURED
                          ? setting(folder, poolings, "pooling_mode_cls_token")
                          : request->pooling == EMBED_CLS;
