@@ -358,10 +358,12 @@ static bool read_merges(struct reading *r, const json_t *list, const json_t *voc
     return true;
 }
 
-/* Bytes in the place of characters that are no tokens: what is no UTF-8 has none. */
-static bool check_bytes(const struct reading *r)
+/* Bytes in the place of characters that are no tokens: what is no UTF-8 has none. Of byte-level BPE
+ * those without a token are left out, unless there is a token for what is unknown. */
+static bool check_bytes(const struct reading *r, const json_t *model)
 {
-    for (int byte = 0; byte < 0xf5; byte++)
+    const bool may_lack = !r->is_raw && !json_is_string(json_object_get(model, "unk_token"));
+    for (int byte = 0; byte < 0xf5 && !may_lack; byte++)
         if (r->to->bpe.bytes[byte] < 0 && byte != 0xc0 && byte != 0xc1)
             return tokenizer_refuse(r->file, "its vocabulary has no token for the byte %d", byte);
     return true;
@@ -405,7 +407,7 @@ static bool read_bpe(struct reading *r, const json_t *model)
     }
     const json_t *unknown = json_object_get(vocabulary, tokenizer_text(model, "unk_token"));
     r->file->to->unknown = (int32_t)json_integer_value(unknown);
-    return check_bytes(r);
+    return check_bytes(r, model);
 }
 
 /* ---- all ---- */

@@ -65,6 +65,14 @@ if ! "$kiln" embed --help 2>&1 | grep -q 'built without'; then
     check "a context that it has not" 1 'a context of 65 tokens, and the model has 64' --context 65 "$onnx" x
     check "a text that is too long" 1 'more tokens than the context of 5' --context 5 "$onnx" "$text"
     check "a folder's text of nothing" 1 'no tokens to go on from' "$onnx" ''
+    run() {
+        rm -rf "$folder/changed"
+        cp -r "$onnx" "$folder/changed"
+        chmod -R u+w "$folder/changed"
+        sed 's/"\\u0104": 5,/"unused": 5,/' "$onnx/tokenizer.json" >"$folder/changed/tokenizer.json"
+        "$kiln" generate --json -n 1 "$folder/changed" "$(printf 't\004he')"
+    }
+    check "a byte without a token is left out" 0 '"prompt_tokens": 2, "tokens": 1,'
     changed() {
         rm -rf "$folder/changed"
         cp -r "$onnx" "$folder/changed"
