@@ -34,7 +34,7 @@ static void let_end(cl_command_queue queue, cl_event event)
 {
     cl_int status = CL_QUEUED;
     layer__next.clFlush(queue);
-    for (int tries = 0; tries < 1000 && status > CL_COMPLETE; tries++) {
+    for (int tries = 0; tries < 60000 && status > CL_COMPLETE; tries++) {
         if (tries)
             usleep(1000);
         if (layer__next.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status,

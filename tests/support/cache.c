@@ -63,6 +63,7 @@ void fake_store_held(const char *then)
     snprintf(script, sizeof script, "%s/go", fake_folder());
     remove(script);
     snprintf(script, sizeof script,
+             "trap '' PIPE\n" /* the asker may have gone */
              "exec 3<&0\n"
              "{\n"
              "  printf r\n"
