@@ -244,14 +244,15 @@ static kiln_status read_node(kiln_onnx_model *model, const struct kiln__onnx_nod
     free(content.bytes);
     free(content.scales);
     free(content.zeros);
-    if (!buffer)
+    if (!buffer || status) {
+        kiln_buffer_release(buffer);
         return status;
+    }
     struct kiln__onnx_blocks *more =
         realloc(model->blocks, (model->n_blocks + 1) * sizeof *model->blocks);
-    if (!more || status) {
+    if (!more) {
         kiln_buffer_release(buffer);
-        return status ? status
-                      : kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory");
+        return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory");
     }
     model->blocks = more;
     model->blocks[model->n_blocks++] = (struct kiln__onnx_blocks){node, buffer};

@@ -485,7 +485,7 @@ void folder_close(struct folder *folder)
         return;
     for (size_t i = 0; i < STEPS; i++)
         kiln_batch_release(folder->steps[i]);
-    for (size_t i = 0; i < 2 * MOST_LAYERS; i++)
+    for (size_t i = 0; i < (size_t)2 * MOST_LAYERS; i++)
         kiln_buffer_release(folder->caches[i]);
     kiln_model_release(folder->model);
     kiln_context_release(folder->context);

@@ -252,7 +252,7 @@ static bool open_executor(struct serve_encoder *encoder, kiln_context *context,
     options.max_batch = given->is_cpu ? CPU_BATCH : GPU_BATCH;
     options.max_elements = given->is_cpu ? CPU_TOKENS : GPU_TOKENS;
     options.max_queue =
-        encoder->most_texts + 2 * SERVE_MOST_INPUTS; /* of two threads that submit */
+        encoder->most_texts + (size_t)2 * SERVE_MOST_INPUTS; /* of two threads that submit */
     options.prepare = 1;
     encoder->model.command = command;
     encoder->model.cls = encoder->files.cls;

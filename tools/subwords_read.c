@@ -41,7 +41,7 @@ static bool read_metaspace(struct reading *r, const json_t *object)
                *scheme = tokenizer_text(object, "prepend_scheme");
     if (!*space || strlen(space) >= sizeof to->space)
         return tokenizer_refuse(r->file, "its Metaspace has the replacement \"%s\"", space);
-    strcpy(to->space, space);
+    stpcpy(to->space, space);
     to->is_spaced = true;
     to->cuts_spaced = tokenizer_flag(object, "split", true);
     to->begins =
@@ -301,14 +301,13 @@ static bool read_merge(const json_t *one, const json_t *vocabulary, char *pair,
 {
     const char *text = json_string_value(one);
     if (text) {
-        strcpy(pair, text);
+        stpcpy(pair, text);
     } else {
         const char *left = json_string_value(json_array_get(one, 0)),
                    *right = json_string_value(json_array_get(one, 1));
         if (!left || !right)
             return false;
-        strcpy(pair, left);
-        strcat(strcat(pair, " "), right);
+        stpcpy(stpcpy(stpcpy(pair, left), " "), right);
     }
     char *space = *pair ? strchr(pair + 1, ' ') : NULL;
     if (!space)

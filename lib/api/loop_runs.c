@@ -35,7 +35,8 @@ static bool looks_before(size_t step)
 
 static double looks(const struct kiln__replayed *loop)
 {
-    double count = (double)(loop->options.steps / LOOK_EVERY);
+    const size_t regular = loop->options.steps / LOOK_EVERY;
+    double count = (double)regular;
     for (size_t step = 1; step < LOOK_EVERY && step < loop->options.steps; step *= 2)
         count++;
     return count;
@@ -339,12 +340,13 @@ static kiln_status run_loop(struct looping *looping, struct kiln__loop_inside *i
     struct kiln__binding *left[2] = {room, room + results};
     kiln_status status = room ? KILN_OK : no_memory(looping->error);
     size_t taken = 0;
-    for (size_t k = 0; k < 2 * results && !status; k++) {
-        const uint32_t result = loop->results + (uint32_t)(k % results);
-        if (k % results < loop->n_states)
-            status = take(looping, looping_node(looping, result), &room[k]);
-        else if (k < results)
-            status = take(looping, looping_node(looping, result), &looping->values[result]);
+    for (size_t k = 0; k < results && !status; k++) {
+        const uint32_t result = loop->results + (uint32_t)k;
+        const struct kiln__node *node = looping_node(looping, result);
+        if (k >= loop->n_states)
+            status = take(looping, node, &looping->values[result]);
+        for (int side = 0; k < loop->n_states && side < 2 && !status; side++)
+            status = take(looping, node, &left[side][k]);
     }
     if (!status)
         status = take_steps(looping, inside, left, &taken);

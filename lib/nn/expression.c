@@ -59,7 +59,7 @@ static size_t word_length(const char *text)
 bool kiln__expression_fail(struct kiln__expression *e, const char *place, const char *format, ...)
 {
     va_list arguments;
-    struct kiln__phrase what, text;
+    struct kiln__phrase what = {0}, text;
     va_start(arguments, format);
     kiln__vformat(what.text, sizeof what.text, format, arguments);
     va_end(arguments);

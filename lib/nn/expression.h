@@ -71,6 +71,6 @@ bool kiln__value_call(struct kiln__expression *e, const char *name, size_t lengt
                       const struct kiln__value *arguments, struct kiln__value *result);
 
 /* The tensor of a value. */
-kiln_tensor kiln__value_tensor(struct kiln__expression *e, struct kiln__value value);
+kiln_tensor kiln__value_tensor(struct kiln__expression *e, struct kiln__value a);
 
 #endif
