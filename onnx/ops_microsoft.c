@@ -130,7 +130,7 @@ static kiln_tensor after_past(struct kiln__onnx_call *call, const struct kiln__o
 /* Keys and values, which result 1 gets as one. */
 static void give_cache(struct kiln__onnx_call *call, const kiln_tensor *parts, int type)
 {
-    size_t rank, dims[KILN_MAX_RANK] = {1};
+    size_t rank, dims[1 + KILN_MAX_RANK] = {1}; /* a shape is written whole */
     if (call->n_outputs < 2 || !call->wanted[1] ||
         kiln_tensor_shape(call->batch, parts[0], NULL, &rank, dims + 1))
         return;
