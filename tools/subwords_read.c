@@ -77,9 +77,10 @@ static bool read_bytes(struct reading *r, const json_t *object)
 /* Whether all spaces become something else, as Gemma's do. */
 static bool takes_spaces(const struct subwords_normalizer *normalizer)
 {
+    if (!normalizer->count)
+        return false;
     const struct subwords_step *last = &normalizer->steps[normalizer->count - 1];
-    return normalizer->count && last->kind == SUBWORDS_REPLACE && !strcmp(last->from, " ") &&
-           !strchr(last->to, ' ');
+    return last->kind == SUBWORDS_REPLACE && !strcmp(last->from, " ") && !strchr(last->to, ' ');
 }
 
 static bool read_split(struct reading *r, const json_t *object)
