@@ -401,7 +401,7 @@ static bool is_end(const struct folder *folder, int32_t token)
     return false;
 }
 
-/* A token's bytes; the character that stands for spaces is one. */
+/* A token's part of the text. */
 static bool show(struct folder *folder, int32_t token, const char **text, size_t *bytes)
 {
     const struct subwords *subwords = folder->tokenizer->subwords;
@@ -409,16 +409,11 @@ static bool show(struct folder *folder, int32_t token, const char **text, size_t
     *bytes = 0;
     if ((size_t)token >= folder->n_tokens || folder->is_special[token])
         return true;
-    const struct kiln__token *found = &subwords->vocabulary.tokens[token];
-    *text = found->bytes;
-    *bytes = found->length;
-    if (!subwords->is_spaced || !found->length)
-        return true;
     free(folder->shown);
-    folder->shown = malloc(found->length);
+    folder->shown = malloc(subwords->vocabulary.tokens[token].length + 1);
     if (!folder->shown)
         return complain(folder, "no memory");
-    *bytes = kiln__spaced(found->bytes, found->length, folder->shown);
+    *bytes = subwords_write(subwords, token, folder->shown);
     *text = folder->shown;
     return true;
 }

@@ -167,6 +167,22 @@ bool subwords_encode(const struct subwords *subwords, const char *text, size_t b
 
 /* ---- holders ---- */
 
+size_t subwords_write(const struct subwords *subwords, int32_t token, char *bytes)
+{
+    const struct kiln__token *found = &subwords->vocabulary.tokens[token];
+    const bool of_characters = !subwords->is_unigram && !subwords->bpe.rule;
+    const int32_t *names = subwords->is_unigram ? subwords->unigram.bytes : subwords->bpe.bytes;
+    for (int byte = 0; byte < 256; byte++)
+        if (names[byte] == token) {
+            *bytes = (char)byte;
+            return 1;
+        }
+    if (subwords->is_spaced || of_characters)
+        return kiln__spaced(found->bytes, found->length, bytes);
+    memcpy(bytes, found->bytes, found->length);
+    return found->length;
+}
+
 void subwords_hold(struct subwords *subwords)
 {
     atomic_fetch_add(&subwords->holders, 1);

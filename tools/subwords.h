@@ -118,4 +118,8 @@ void subwords_close(struct subwords *subwords);
 bool subwords_encode(const struct subwords *subwords, const char *text, size_t bytes, size_t most,
                      int32_t *ids, size_t *count);
 
+/* A token's part of a text: what stands for a space is one, and what names a byte is that byte.
+ * `bytes` has room for as many as the token has. Returns how many. Threads: any. */
+size_t subwords_write(const struct subwords *subwords, int32_t token, char *bytes);
+
 #endif

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../tools/tokenizer.h"
+#include "../../tools/subwords.h"
 
 enum { MOST = 512 };
 
@@ -89,6 +89,26 @@ Test(subwords, unigram_models_give_the_known_numbers)
 {
     expect_known("unigram");
     expect_known("fallback");
+}
+
+/* ---- back to texts ---- */
+
+/* A space may be set before the first word; what is unknown comes back as its bytes. */
+Test(subwords, tokens_are_written_as_the_text_that_they_are_of)
+{
+    static const char *const files[] = {"bytes", "wide", "characters", "fallback"};
+    static const char text[] = "the sun\xf0\x9f\x98\x80 is out";
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct tokenizer *tokenizer = open_one(path_of(files[i]));
+        int32_t ids[MOST];
+        char written[16 * MOST] = "";
+        size_t count, length = 0;
+        cr_assert(subwords_encode(tokenizer->subwords, text, strlen(text), MOST, ids, &count));
+        for (size_t k = 0; k < count; k++)
+            length += subwords_write(tokenizer->subwords, ids[k], written + length);
+        cr_expect_str_eq(written + (*written == ' '), text, "%s: \"%s\"", files[i], written);
+        tokenizer_close(tokenizer);
+    }
 }
 
 /* ---- texts that `tokenizers` does not take, and ends ---- */
