@@ -520,6 +520,7 @@ libtest_support_la_SOURCES = \
 	tests/support/layer.h \
 	tests/support/expect.hpp \
 	tests/support/missing.h \
+	tests/support/tokens.h \
 	tests/support/movement.c \
 	tests/support/pattern.c \
 	tests/support/pattern.h \

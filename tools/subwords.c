@@ -165,8 +165,6 @@ bool subwords_encode(const struct subwords *subwords, const char *text, size_t b
     return fine;
 }
 
-/* ---- holders ---- */
-
 size_t subwords_write(const struct subwords *subwords, int32_t token, char *bytes)
 {
     const struct kiln__token *found = &subwords->vocabulary.tokens[token];
@@ -182,6 +180,8 @@ size_t subwords_write(const struct subwords *subwords, int32_t token, char *byte
     memcpy(bytes, found->bytes, found->length);
     return found->length;
 }
+
+/* ---- holders ---- */
 
 void subwords_hold(struct subwords *subwords)
 {

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../tools/tokenizer.h"
 #include "../support/missing.h"
+#include "../support/tokens.h"
 
 /* A piece's number is its place. */
 static const char *const pieces[] = {
@@ -120,30 +120,7 @@ static const char *write_tokenizer(const char *of, const char *key, const char *
     return path;
 }
 
-static struct tokenizer *open_one(const char *path)
-{
-    char error[TOKENIZER_ERROR] = "";
-    struct tokenizer *tokenizer = tokenizer_open(path, error);
-    cr_assert(tokenizer, "%s", error);
-    return tokenizer;
-}
-
 /* ---- numbers ---- */
-
-/* The numbers of a text, with spaces between them. */
-static const char *numbers_of(struct tokenizer *tokenizer, const char *text, size_t bytes,
-                              size_t most)
-{
-    static char numbers[4096];
-    static int32_t ids[512];
-    size_t count, length = 0;
-    cr_assert(tokenizer_encode(tokenizer, text, bytes, most, ids, &count));
-    cr_assert_leq(count, most);
-    *numbers = 0;
-    for (size_t i = 0; i < count; i++)
-        length += (size_t)sprintf(numbers + length, i ? " %d" : "%d", (int)ids[i]);
-    return numbers;
-}
 
 static void expect_texts(const char *path, int column)
 {

@@ -11,8 +11,7 @@
 #include <unistd.h>
 
 #include "../../tools/subwords.h"
-
-enum { MOST = 512 };
+#include "../support/tokens.h"
 
 /* A file beside this one. */
 static const char *path_of(const char *name)
@@ -21,28 +20,6 @@ static const char *path_of(const char *name)
     const char *source = getenv("srcdir");
     snprintf(path, sizeof path, "%s/tests/tokens/%s.json", source ? source : ".", name);
     return path;
-}
-
-static struct tokenizer *open_one(const char *path)
-{
-    char error[TOKENIZER_ERROR] = "";
-    struct tokenizer *tokenizer = tokenizer_open(path, error);
-    cr_assert(tokenizer, "%s", error);
-    return tokenizer;
-}
-
-static const char *numbers_of(struct tokenizer *tokenizer, const char *text, size_t bytes,
-                              size_t most)
-{
-    static char numbers[8 * MOST];
-    static int32_t ids[MOST];
-    size_t count, length = 0;
-    cr_assert(tokenizer_encode(tokenizer, text, bytes, most, ids, &count));
-    cr_assert_leq(count, most);
-    *numbers = 0;
-    for (size_t i = 0; i < count; i++)
-        length += (size_t)sprintf(numbers + length, i ? " %d" : "%d", (int)ids[i]);
-    return numbers;
 }
 
 /* ---- known answers ---- */
