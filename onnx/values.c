@@ -398,8 +398,8 @@ struct kiln__onnx_value kiln__onnx_gather(struct kiln__onnx_call *call,
 
 /* ---- types ---- */
 
-/* The ends of an integer type that has no more than 32 bits or no sign; what is floating saturates
- * there. */
+/* The ends of an integer type at which what is floating saturates: those of 8 to 32 bits, and
+ * without a sign. ONNX's own tests have 4 bits wrap. */
 static bool range_of(int type, double range[2])
 {
     const struct kiln__onnx_type *known = kiln__onnx_type(type);
@@ -407,7 +407,7 @@ static bool range_of(int type, double range[2])
     const double count = ldexp(1, (int)known->bits);
     range[0] = is_signed ? -count / 2 : 0;
     range[1] = is_signed ? count / 2 - 1 : count - 1;
-    return known->bits < 64 || !is_signed;
+    return known->bits >= 8 && (known->bits < 64 || !is_signed);
 }
 
 static union kiln__onnx_cell cast_cell(union kiln__onnx_cell cell, bool from_floats, int type)
@@ -434,7 +434,7 @@ static kiln_type cast_type(int type)
     return rounds ? stored : kiln__onnx_type(type)->computed;
 }
 
-/* What is floating saturates; types that kiln has not saturate here. */
+/* What is floating saturates, as range_of() has it; types that kiln has not saturate here. */
 static kiln_tensor cast_tensor(struct kiln__onnx_call *call, kiln_tensor x, int from, int type)
 {
     const struct kiln__onnx_type *to = kiln__onnx_type(type);
@@ -443,6 +443,8 @@ static kiln_tensor cast_tensor(struct kiln__onnx_call *call, kiln_tensor x, int 
     if (kiln__onnx_type_floats(from) && integer && range_of(type, range) &&
         (to->bits != 8 * kiln_type_size(to->type) || range[0] == 0))
         x = kiln_clamp(call->batch, x, range[0], range[1]);
+    if (to->bits < 8)
+        x = kiln_cast(call->batch, x, KILN_I32);
     return kiln__onnx_settle(call, kiln_cast(call->batch, x, cast_type(type)), type);
 }
 

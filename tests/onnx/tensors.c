@@ -8,37 +8,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of ONNX's types, by number: its name, the bytes of an element, and as what a model has it:
+/* Types of which protobuf-c's description has not the numbers. */
+enum { UINT4 = 21, INT4 = 22 };
+
+/* Of ONNX's types, by number: its name, the bits of an element, and as what a model has it:
  * the type of kiln of the same values, or one that is near. */
 static const struct {
     const char *name;
-    size_t bytes;
+    size_t bits;
     kiln_type type;
     bool same;
 } types[] = {
     {"undefined", 0, 0, false},
-    {"float", 4, KILN_F32, true},
-    {"uint8", 1, KILN_U8, true},
-    {"int8", 1, KILN_I8, true},
-    {"uint16", 2, KILN_I32, false},
-    {"int16", 2, KILN_I32, false},
-    {"int32", 4, KILN_I32, true},
-    {"int64", 8, KILN_I64, true},
+    {"float", 32, KILN_F32, true},
+    {"uint8", 8, KILN_U8, true},
+    {"int8", 8, KILN_I8, true},
+    {"uint16", 16, KILN_I32, false},
+    {"int16", 16, KILN_I32, false},
+    {"int32", 32, KILN_I32, true},
+    {"int64", 64, KILN_I64, true},
     {"string", 0, 0, false},
-    {"bool", 1, KILN_BOOL, true},
-    {"float16", 2, KILN_F16, true},
-    {"double", 8, KILN_F32, false},
-    {"uint32", 4, KILN_I64, false},
-    {"uint64", 8, KILN_I64, false},
+    {"bool", 8, KILN_BOOL, true},
+    {"float16", 16, KILN_F16, true},
+    {"double", 64, KILN_F32, false},
+    {"uint32", 32, KILN_I64, false},
+    {"uint64", 64, KILN_I64, false},
     {"complex64", 0, 0, false},
     {"complex128", 0, 0, false},
-    {"bfloat16", 2, KILN_BF16, true},
+    {"bfloat16", 16, KILN_BF16, true},
     {"float8e4m3fn", 0, 0, false},
     {"float8e4m3fnuz", 0, 0, false},
     {"float8e5m2", 0, 0, false},
     {"float8e5m2fnuz", 0, 0, false},
-    {"uint4", 0, 0, false},
-    {"int4", 0, 0, false},
+    {"uint4", 4, KILN_U8, false},
+    {"int4", 4, KILN_I8, false},
     {"float4e2m1", 0, 0, false},
     {"float8e8m0", 0, 0, false},
     {"uint2", 0, 0, false},
@@ -104,7 +107,7 @@ static bool gather_elements(const Onnx__TensorProto *tensor, size_t count, char 
         {tensor->n_uint64_data, sizeof(uint64_t), tensor->uint64_data},
         {tensor->n_int32_data, sizeof(int32_t), tensor->int32_data},
     };
-    size_t bytes = types[tensor->data_type].bytes;
+    size_t bytes = (types[tensor->data_type].bits + 7) / 8;
     for (size_t f = 0; f < sizeof fields / sizeof *fields; f++)
         for (size_t i = 0; fields[f].count == count && bytes <= fields[f].bytes && i < count; i++)
             memcpy(raw + i * bytes, (const char *)fields[f].data + i * fields[f].bytes, bytes);
@@ -113,13 +116,14 @@ static bool gather_elements(const Onnx__TensorProto *tensor, size_t count, char 
            tensor->n_int32_data == count;
 }
 
-/* The elements as a file has them; NULL without them. */
+/* The elements as a file has them, two of 4 bits a byte; NULL without them. */
 static void *raw_elements(const Onnx__TensorProto *tensor, size_t count)
 {
-    size_t bytes = count * types[tensor->data_type].bytes;
+    size_t bits = types[tensor->data_type].bits, bytes = (count * bits + 7) / 8;
     char *raw = malloc(bytes + 1);
-    bool whole = raw && (tensor->has_raw_data ? tensor->raw_data.len == bytes
-                                              : gather_elements(tensor, count, raw));
+    bool whole =
+        raw && (tensor->has_raw_data ? tensor->raw_data.len == bytes
+                                     : gather_elements(tensor, bits < 8 ? bytes : count, raw));
     if (whole && tensor->has_raw_data)
         memcpy(raw, tensor->raw_data.data, bytes);
     if (!whole) {
@@ -135,6 +139,15 @@ static void *raw_elements(const Onnx__TensorProto *tensor, size_t count)
             ((to *)data)[i] = (to)((const from *)raw)[i];                                          \
     } while (0)
 
+/* Elements of 4 bits, the first of two in the low ones. */
+static void convert_halves(bool is_signed, size_t count, const uint8_t *raw, int8_t *data)
+{
+    for (size_t i = 0; i < count; i++) {
+        int value = raw[i / 2] >> i % 2 * 4 & 15;
+        data[i] = (int8_t)(is_signed && value > 7 ? value - 16 : value);
+    }
+}
+
 /* Elements of a type that kiln has not, as the one of the table. */
 static void convert(int32_t type, size_t count, const void *raw, void *data)
 {
@@ -143,7 +156,9 @@ static void convert(int32_t type, size_t count, const void *raw, void *data)
     case ONNX__TENSOR_PROTO__DATA_TYPE__INT16: CONVERT(int16_t, int32_t); break;
     case ONNX__TENSOR_PROTO__DATA_TYPE__UINT16: CONVERT(uint16_t, int32_t); break;
     case ONNX__TENSOR_PROTO__DATA_TYPE__UINT32: CONVERT(uint32_t, int64_t); break;
-    default: memcpy(data, raw, count * types[type].bytes);
+    case UINT4: convert_halves(false, count, raw, data); break;
+    case INT4: convert_halves(true, count, raw, data); break;
+    default: memcpy(data, raw, count * types[type].bits / 8);
     }
 }
 
