@@ -65,7 +65,8 @@ python_tests = \
 	python/tests/test_table.py \
 	python/tests/test_tensors.py \
 	python/tests/test_torch.py \
-	python/tests/test_twice.py
+	python/tests/test_twice.py \
+	python/tests/test_typing.py
 EXTRA_DIST += \
 	$(python_modules) \
 	$(python_tests) \

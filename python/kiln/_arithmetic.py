@@ -50,7 +50,8 @@ def truth(x: _tensor.Array, name: str, axis: _tensor.Axis, keepdims: bool) -> _t
     """Whether any element ("max") or each ("min") is not 0."""
     mask = _o.not_equal(x, 0)
     if mask.size:
-        return getattr(_o, name)(mask, axis, keepdims).astype('bool')
+        reduced: _tensor.Tensor = getattr(_o, name)(mask, axis, keepdims)
+        return reduced.astype('bool')
     nothing = _o.sum(mask, axis, keepdims)  # 0, where a result has an element
     return _o.equal(nothing, 0) if name == 'min' else _o.not_equal(nothing, 0)
 
@@ -69,30 +70,30 @@ def power(a: _tensor.Array, b: _tensor.Array) -> _tensor.Tensor:
             return _product(_tensor.another(operand(a)), b)
     return _o.pow(a, b)
 
-def _product(a: Any, exponent: int) -> Any:
-    """a to a whole power, by squares."""
+def _product(a: _tensor.Tensor, exponent: int) -> _tensor.Tensor:
+    """a to a whole power from 1 on, by squares."""
     result = None
-    while exponent:
+    while exponent > 1:
         if exponent % 2:
             result = a if result is None else _o.mul(result, a)
         exponent //= 2
-        a = _o.square(a) if exponent else a
-    return result
+        a = _o.square(a)
+    return a if result is None else _o.mul(result, a)
 
-def bits(what: str, a: Any, b: Any) -> Any:
+def bits(what: str, a: Any, b: Any) -> _tensor.Tensor:
     """& | ^: of masks the logical ones, of integers bit by bit."""
     if not _whole(a, b):
         raise TypeError(f'bit by bit {what} of floating types')
-    if all(_is_truth(x) for x in (a, b)):
-        return getattr(_o, 'logical_' + what)(a, b)
-    return getattr(_o, 'bit_' + what)(a, b)
+    kind = 'logical_' if all(_is_truth(x) for x in (a, b)) else 'bit_'
+    made: _tensor.Tensor = getattr(_o, kind + what)(a, b)
+    return made
 
 def _is_truth(x: Any) -> bool:
     if isinstance(x, _tensor.Operators):
         return x.dtype == BY_NAME['bool']
     return np.asarray(x).dtype == np.bool_
 
-def invert(a: Any) -> Any:
+def invert(a: Any) -> _tensor.Tensor:
     """~a: of masks the logical one, of integers bit by bit."""
     if not _whole(a):
         raise TypeError('bit by bit not of floating types')
@@ -172,7 +173,7 @@ def bitwise_right_shift(x1: _tensor.Array, x2: _tensor.Array) -> _tensor.Tensor:
 
 # ---- floats upon other rows ----
 
-def _floats(*given: _tensor.Array) -> list:
+def _floats(*given: _tensor.Array) -> list[Any]:
     return [astype(x, x.dtype.computed if x.dtype.is_floating else 'f32', copy=False)
             for x in operands(*given)]
 

@@ -175,7 +175,7 @@ class Buffer(Operators):
             if array.dtype != self.dtype.raw and array.dtype.kind in 'fiub' and array.dtype.itemsize == 8:
                 array = array.astype(self.dtype.raw) if self.dtype.name in ('f32', 'i32') else array
             value = of_array(np.broadcast_to(array, self.shape), self._context)
-        content = value._tensor()
+        content: Tensor = value._tensor()
         if content.dtype != self.dtype:
             content = content.astype(self.dtype)
         return content if content.shape == self.shape else content.broadcast_to(self.shape)
@@ -194,12 +194,13 @@ class Buffer(Operators):
             return
         self._refuse_if_awaited('mapped')
         # For an exception that comes before it is unmapped.
-        mapping = Owned(lambda _, buffer=self._owned: lib.kiln_buffer_unmap(buffer))
+        buffer = self._owned
+        mapping = Owned(lambda _: lib.kiln_buffer_unmap(buffer))
         self._version += 1
         check(lib.kiln_buffer_map(self._owned, mapping.out))
         try:
             memory = (ctypes.c_char * self.nbytes).from_address(mapping.pointer or 0)
-            yield np.frombuffer(memory, self.dtype.raw).reshape(self.dtype.raw_shape(self.shape))
+            yield np.frombuffer(memoryview(memory), self.dtype.raw).reshape(self.dtype.raw_shape(self.shape))
         finally:
             self._version += 1
             check(lib.kiln_buffer_unmap(self._owned))

@@ -160,8 +160,8 @@ class Context:
         memory = Owned(lambda address: lib.kiln_host_free(context, address))
         check(lib.kiln_host_alloc(context, count * raw.itemsize, memory.out))
         holder = (ctypes.c_char * max(count * raw.itemsize, 1)).from_address(memory.pointer or 0)
-        holder._owned = memory
-        return np.frombuffer(holder, raw, count).reshape(shape)
+        holder._owned = memory  # type: ignore[attr-defined]
+        return np.frombuffer(memoryview(holder), raw, count).reshape(shape)
 
     def close(self) -> None:
         """Release the context; buffers and batches that there are still hold it. What else is made

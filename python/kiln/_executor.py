@@ -94,7 +94,7 @@ class Future:
             except IndexError:
                 pass  # another thread was quicker
             except Exception as error:
-                sys.unraisablehook(SimpleNamespace(  # type: ignore[arg-type]
+                sys.unraisablehook(SimpleNamespace(
                     exc_type=type(error), exc_value=error, exc_traceback=error.__traceback__,
                     err_msg='Exception ignored in a callback of', object=self))
             except BaseException as error:
@@ -104,11 +104,11 @@ class Future:
 
     def done(self) -> bool:
         """Whether it has completed."""
-        return lib.kiln_future_poll(self._owned) != _NOT_READY
+        return bool(lib.kiln_future_poll(self._owned) != _NOT_READY)
 
     def cancel(self) -> bool:
         """Cancel it, if it still waits; whether it did."""
-        cancelled = lib.kiln_future_cancel(self._owned) == 0
+        cancelled = bool(lib.kiln_future_cancel(self._owned) == 0)
         if cancelled:
             self._call_back()
         return cancelled
@@ -145,9 +145,13 @@ class Future:
             loop = asyncio.get_running_loop()
             ready = loop.create_future()
 
+            def tell() -> None:
+                if not ready.done():
+                    ready.set_result(None)
+
             def completed(_: Future) -> None:
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                    loop.call_soon_threadsafe(lambda: ready.done() or ready.set_result(None))
+                    loop.call_soon_threadsafe(tell)
             self.add_done_callback(completed)
             await ready
         return self.result()
@@ -236,7 +240,7 @@ class Executor:
 
     @staticmethod
     def _record_in(tape: Any, function: Callable[..., Any], tensors: list[Tensor]) -> list[Tensor]:
-        results = _tape.trace(tape, lambda: leaves_of(present(function(tensors))))
+        results: list[Tensor] = _tape.trace(tape, lambda: leaves_of(present(function(tensors))))
         if tape.exports or tape.effects:
             raise Error('WRONG_STATE', 'the function of an executor writes a buffer: batches may '
                                        'run twice')
@@ -250,7 +254,7 @@ class Executor:
 
     # ---- requests ----
 
-    def _request(self, arrays: Sequence[Any], length: int) -> tuple:
+    def _request(self, arrays: Sequence[Any], length: int) -> tuple[Any, ...]:
         """C's inputs and outputs of a request, its rows, and what holds their memory."""
         if len(arrays) != len(self._rows):
             raise TypeError(f'{len(arrays)} inputs, not {len(self._rows)}')

@@ -17,7 +17,7 @@ def _named(tree: Any, prefix: str = '') -> dict[str, Any]:
     if isinstance(tree, dict):
         pairs = tree.items()
     elif isinstance(tree, (list, tuple)):
-        pairs = enumerate(tree)
+        pairs = enumerate(tree)  # type: ignore[assignment]
     else:
         return {} if tree is None else {prefix: tree}
     found: dict[str, Any] = {}
@@ -37,7 +37,7 @@ def save(path: Any, values: Any) -> None:
     check(lib.kiln_save(os.fsencode(path), len(named), texts(list(named)), pointers([b._owned for b in buffers])))
 
 
-def saved(path: Any) -> dict[str, tuple]:
+def saved(path: Any) -> dict[str, tuple[Any, ...]]:
     """{name: (type, shape)} of what a safetensors file has; the type is None if kiln has none."""
     listed, count = Owned(lib.kiln_free), ctypes.c_size_t()
     check(lib.kiln_saved_list(os.fsencode(path), listed.out, ctypes.byref(count),

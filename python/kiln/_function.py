@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from typing import Any, Callable, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, Tuple, overload
 
 import numpy as np
 
@@ -16,7 +16,11 @@ from ._library import check, lib
 from ._record import find_context
 from ._tensor import Tensor, another, as_array, new_array, of_array, present
 from ._tree import leaves_of, rebuilt, tree_map
-from ._types import DType, as_dtype, storable
+from ._types import DType, P, R, as_dtype, storable
+
+if TYPE_CHECKING:
+    from typing_extensions import Concatenate, ParamSpec
+    Q = ParamSpec('Q')  # without the first: those of a method
 
 _SHAPES = 32  # most recordings that a function keeps
 
@@ -78,10 +82,10 @@ def _structure(tree: Any) -> Any:
     return None if tree is None else 0
 
 
-class Function:
+class Function(Generic[P, R]):
     """See kiln.function()."""
 
-    def __init__(self, function: Callable[..., Any], context: Optional[Context] = None,
+    def __init__(self, function: Callable[P, R], context: Optional[Context] = None,
                  precision: Optional[str] = None) -> None:
         functools.update_wrapper(self, function)
         self._function = function
@@ -89,6 +93,13 @@ class Function:
         self._precision = option_word('precision', precision)
         self._recordings: OrderedDict[Any, list[_Recording]] = OrderedDict()
         self._lock = threading.RLock()  # a finaliser may come between, and call it, too
+
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> Function[P, R]: ...
+
+    @overload
+    def __get__(self: Function[Concatenate[Any, Q], R], instance: object,
+                owner: Any = None) -> Callable[Q, R]: ...
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -98,7 +109,7 @@ class Function:
         """For how many kinds of arguments batches are kept."""
         return len(self._recordings)
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
         if _tape.is_recording():
             # Part of what is being recorded. What it writes into its arguments is its own then, too.
             arguments, named = tree_map(lambda leaf: another(leaf) if isinstance(leaf, Tensor) else leaf,
@@ -111,11 +122,11 @@ class Function:
         key = self._key(tree, leaves, inputs, context)
         recording = self._take(key) or _Recording(self._function, context,
                                                     self._precision, tree, inputs)
-        result = recording.run(inputs)
+        result: R = recording.run(inputs)
         self._give_back(key, recording)
         return result
 
-    def _key(self, tree: Any, leaves: list, inputs: list, context: Context) -> Any:
+    def _key(self, tree: Any, leaves: list[Any], inputs: list[Any], context: Context) -> Any:
         kinds = iter(inputs)
         described: list[Any] = [id(context), _structure(tree)]
         for leaf in leaves:
@@ -149,6 +160,16 @@ def _content(leaf: Any) -> _Input:
         return leaf._host(), leaf.dtype
     array = storable(as_array(leaf))
     return array, as_dtype(array.dtype)
+
+
+@overload
+def function(function: Callable[P, R], *, context: Optional[Context] = None,
+             precision: Optional[str] = None) -> Function[P, R]: ...
+
+
+@overload
+def function(function: None = None, *, context: Optional[Context] = None,
+             precision: Optional[str] = None) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 
 
 def function(function: Optional[Callable[..., Any]] = None, *,

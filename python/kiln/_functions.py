@@ -23,7 +23,7 @@ from ._types import Type, as_dtype
 Sizes = Union[int, Sequence[int]]
 
 
-def _window(x: Any, window: Any, name: str, fields: dict) -> tuple:
+def _window(x: Any, window: Any, name: str, fields: dict[Any, Any]) -> tuple[Any, ...]:
     """C's window and options, for the dimensions of x between rows and channels."""
     dimensions = x.ndim - 2
     size = [window] * dimensions if hasattr(window, '__index__') else dims_of(window)
@@ -63,7 +63,7 @@ def max_pool(x: _tensor.Array, window: Sizes, *, layout: Union[int, str] = 0, st
     if not indices:
         return call(x, 'max_pool', size, options, None)
 
-    def enter(batch: Any, handles: list) -> list:
+    def enter(batch: Any, handles: list[Any]) -> list[Any]:
         where = Handle()
         return [lib.kiln_max_pool(batch, handles[0], size, options, ctypes.byref(where)), where]
     return tuple(several(x._context, [x], enter, 2))
@@ -114,7 +114,7 @@ def resize(x: _tensor.Array, shape: Optional[Sequence[int]] = None, *,
     options.scales = None if scales is None else ctypes.addressof(scales)
     dims = sizes(dims_of(shape))
 
-    def enter(batch: Any, handles: list, _: Any = scales) -> Any:
+    def enter(batch: Any, handles: list[Any], _: Any = scales) -> Any:
         return lib.kiln_resize(batch, handles[0], dims, ctypes.byref(options))
     return _tensor.make(x._context, Expression((x,), enter))
 
@@ -135,7 +135,7 @@ def cross_entropy(logits: _tensor.Array, labels: _tensor.Array, *, reduction: st
     options.label_smoothing, options.log_probabilities = label_smoothing, bool(log_probabilities)
     options.ignores, options.ignored_label = ignored_label is not None, ignored_label or 0
 
-    def enter(batch: Any, handles: list) -> Any:
+    def enter(batch: Any, handles: list[Any]) -> Any:
         mine = type(options).from_buffer_copy(options)
         if len(handles) > 2:
             mine.class_weights = handles[2]
@@ -171,25 +171,25 @@ def einsum(equation: str, *operands: _tensor.Array) -> _tensor.Tensor:
 
 def batch_norm_train(x: _tensor.Array, scale: Optional[_tensor.Array] = None,
                      shift: Optional[_tensor.Array] = None, axis: int = -1,
-                     epsilon: float = 1e-5) -> tuple:
+                     epsilon: float = 1e-5) -> tuple[Any, ...]:
     """(normalised x, mean, variance): kiln.batch_norm() with the statistics of x itself, over all
     dimensions but the axis, which come too, for running averages of them."""
     x = operand(x)
     operands = [None if o is None else _tensor.as_tensor(o, x._context) for o in (scale, shift)]
 
-    def enter(batch: Any, handles: list) -> list:
+    def enter(batch: Any, handles: list[Any]) -> list[Any]:
         mean, variance = Handle(), Handle()
         return [lib.kiln_batch_norm_train(batch, *handles, axis, epsilon, ctypes.byref(mean),
                                           ctypes.byref(variance)), mean, variance]
     return tuple(several(x._context, [x, *operands], enter, 3))
 
 
-def topk(x: _tensor.Array, k: int, axis: int = -1, smallest: bool = False) -> tuple:
+def topk(x: _tensor.Array, k: int, axis: int = -1, smallest: bool = False) -> tuple[Any, ...]:
     """(the k largest elements along an axis, the largest first, and their positions); with
     `smallest` the smallest. Of equal ones those come that are first in x."""
     x = operand(x)
 
-    def enter(batch: Any, handles: list) -> list:
+    def enter(batch: Any, handles: list[Any]) -> list[Any]:
         where = Handle()
         return [lib.kiln_topk(batch, handles[0], k, axis, bool(smallest), ctypes.byref(where)), where]
     return tuple(several(x._context, [x], enter, 2))
@@ -197,7 +197,7 @@ def topk(x: _tensor.Array, k: int, axis: int = -1, smallest: bool = False) -> tu
 
 # ---- recurrent layers ----
 
-def _recurrent(name: str, operands: dict, options: dict, states: int) -> list:
+def _recurrent(name: str, operands: dict[Any, Any], options: dict[Any, Any], states: int) -> list[Any]:
     """A recurrent layer over these operands, of which some are None: all states, then the last."""
     context = find_context(list(operands.values())) or default_context()
     given = {field: _tensor.as_tensor(x, context) for field, x in operands.items() if x is not None}
@@ -208,7 +208,7 @@ def _recurrent(name: str, operands: dict, options: dict, states: int) -> list:
         setattr(layer, field, value)
     fields = list(given)
 
-    def enter(batch: Any, handles: list) -> list:
+    def enter(batch: Any, handles: list[Any]) -> list[Any]:
         mine = type(layer).from_buffer_copy(layer)  # another thread may record it, too
         for field, handle in zip(fields, handles):
             setattr(mine, field, handle)
@@ -220,7 +220,7 @@ def _recurrent(name: str, operands: dict, options: dict, states: int) -> list:
 
 def rnn(x: _tensor.Array, w: _tensor.Array, r: _tensor.Array, bias: Optional[_tensor.Array] = None,
         h: Optional[_tensor.Array] = None, lengths: Optional[_tensor.Array] = None, *,
-        direction: str = 'forward', clip: float = 0.0) -> tuple:
+        direction: str = 'forward', clip: float = 0.0) -> tuple[Any, ...]:
     """(all states [T,D,B,H], the last ones [D,B,H]) of h = tanh(x w' + h r' + bias), over x [T,B,I]
     with w [D,H,I], r [D,H,H] and bias [D,2H]; D is 2 where the direction is "bidirectional", else 1
     ("forward", "reverse"). h is the state before the first step; `lengths` [B] each sequence's."""
@@ -232,7 +232,7 @@ def rnn(x: _tensor.Array, w: _tensor.Array, r: _tensor.Array, bias: Optional[_te
 def gru(x: _tensor.Array, w: _tensor.Array, r: _tensor.Array, bias: Optional[_tensor.Array] = None,
         h: Optional[_tensor.Array] = None, lengths: Optional[_tensor.Array] = None, *,
         direction: str = 'forward', gates: str = 'pytorch', clip: float = 0.0,
-        linear_before_reset: bool = True) -> tuple:
+        linear_before_reset: bool = True) -> tuple[Any, ...]:
     """(all states, the last ones) of a gated recurrent unit, as kiln.rnn() has them; w [D,3H,I],
     r [D,3H,H], bias [D,6H]. `gates` is the order of their rows: "pytorch" or "onnx"."""
     made = _recurrent('gru', {'x': x, 'w': w, 'r': r, 'bias': bias, 'h': h, 'lengths': lengths},
@@ -245,7 +245,7 @@ def lstm(x: _tensor.Array, w: _tensor.Array, r: _tensor.Array, bias: Optional[_t
          h: Optional[_tensor.Array] = None, c: Optional[_tensor.Array] = None,
          lengths: Optional[_tensor.Array] = None, *, peephole: Optional[_tensor.Array] = None,
          direction: str = 'forward', gates: str = 'pytorch', clip: float = 0.0,
-         input_forget: bool = False) -> tuple:
+         input_forget: bool = False) -> tuple[Any, ...]:
     """(all states, the last ones, the last cells) of long short-term memory, as kiln.rnn() has them;
     w [D,4H,I], r [D,4H,H], bias [D,8H]. `gates` is the order of their rows: "pytorch" or "onnx"."""
     made = _recurrent('lstm', {'x': x, 'w': w, 'r': r, 'bias': bias, 'h': h, 'c': c,
@@ -255,7 +255,7 @@ def lstm(x: _tensor.Array, w: _tensor.Array, r: _tensor.Array, bias: Optional[_t
     return tuple(made)
 
 
-def quantize(x: _tensor.Array, axis: _tensor.Axis = None) -> tuple:
+def quantize(x: _tensor.Array, axis: _tensor.Axis = None) -> tuple[Any, ...]:
     """(q, scale): x in i8, and the scale of each slice over the dimensions `axis`; q times scale is
     near x."""
     x = operand(x)
@@ -263,7 +263,7 @@ def quantize(x: _tensor.Array, axis: _tensor.Axis = None) -> tuple:
         return tuple(reshape(y, x.shape) for y in quantize(reshape(x, (*x.shape, 1)), -1))
     count, axes = axes_of(axis)
 
-    def enter(batch: Any, handles: list) -> list:
+    def enter(batch: Any, handles: list[Any]) -> list[Any]:
         scale = Handle()
         q = lib.kiln_quantize(batch, handles[0], count, axes, ctypes.byref(scale))
         return [q, scale]
@@ -282,13 +282,13 @@ def quantize_blocks(x: _tensor.Array, dtype: Type) -> np.ndarray:
     return blocks
 
 
-def clip_by_norm(gradients: Sequence[_tensor.Array], max_norm: float) -> tuple:
+def clip_by_norm(gradients: Sequence[_tensor.Array], max_norm: float) -> tuple[Any, ...]:
     """(clipped gradients, norm): gradients scaled down so that their common norm is at most
     max_norm, and the norm before."""
     operands = [operand(g) for g in gradients]
     count = len(operands)
 
-    def enter(batch: Any, handles: list) -> list:
+    def enter(batch: Any, handles: list[Any]) -> list[Any]:
         out = (Handle * builtins.max(count, 1))()
         norm = lib.kiln_clip_by_norm(batch, count, (Handle * builtins.max(count, 1))(*handles),
                                      max_norm, out)

@@ -12,6 +12,7 @@ from ._record import find_context
 from ._tape import Expression, Tape, is_tensor
 from ._tensor import Tensor, as_tensor, learn_shape, make
 from ._tree import leaves_of, rebuilt
+from ._types import P
 
 
 class _Gradient(Expression):
@@ -24,7 +25,7 @@ class _Gradient(Expression):
         super().__init__((loss, *inputs), lib.kiln_grad)
         self.between = _between(loss, inputs)
 
-    def enter_upon(self, tape: Tape, handles: list) -> list:
+    def enter_upon(self, tape: Tape, handles: list[Any]) -> list[Any]:
         count = len(handles) - 1
         out = (Handle * max(count, 1))()
         try:
@@ -35,15 +36,15 @@ class _Gradient(Expression):
             raise
         return [Handle(out[i].id) for i in range(count)]
 
-    def enter(self, tape: Tape) -> list:
+    def enter(self, tape: Tape) -> list[Any]:
         loss, *inputs = self.operands
         handles = {x: tape.handle(x) for x in inputs}
         self._enter_between(tape, loss, handles)
         return self.enter_upon(tape, [handles[x] for x in self.operands])
 
-    def _enter_between(self, tape: Tape, loss: Tensor, handles: dict) -> None:
+    def _enter_between(self, tape: Tape, loss: Tensor, handles: dict[Any, Any]) -> None:
         """Record everything between the inputs and the loss upon the inputs' own handles."""
-        outputs: dict[Any, list] = {}
+        outputs: dict[Any, list[Any]] = {}
         stack = [loss]
         while stack:
             top = stack[-1]
@@ -99,8 +100,8 @@ def gradients(loss: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
     return made
 
 
-def value_and_grad(function: Callable[..., Any], argnums: Union[int, Sequence[int]] = 0,
-                   has_aux: bool = False) -> Callable[..., Any]:
+def value_and_grad(function: Callable[P, Any], argnums: Union[int, Sequence[int]] = 0,
+                   has_aux: bool = False) -> Callable[P, tuple[Any, Any]]:
     """A function that computes what `function` does, one number, and its gradient by the argument
     number `argnums`, or by several: (value, gradient).
 
@@ -113,18 +114,18 @@ def value_and_grad(function: Callable[..., Any], argnums: Union[int, Sequence[in
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @functools.wraps(function)
-    def derived(*arguments: Any, **named: Any) -> Any:
+    def derived(*arguments: P.args, **named: P.kwargs) -> tuple[Any, Any]:
         by = [arguments[n] for n in numbers]
         leaves = leaves_of(by)
         context = find_context(leaves) or find_context(leaves_of(arguments)) or default_context()
         # One of the caller's tensors given twice is two inputs, each with its own gradient.
         inputs = [_input(leaf, context) for leaf in leaves]
         replaced = rebuilt(by, iter(inputs))
-        given = list(arguments)
+        given: Any = list(arguments)
         for n, value in zip(numbers, replaced):
             given[n] = value
 
-        def trace() -> tuple:
+        def trace() -> tuple[Any, ...]:
             result = function(*given, **named)
             loss = as_tensor(result[0] if has_aux else result, context)
             return result, loss, gradients(loss, inputs)
@@ -143,12 +144,12 @@ def _input(leaf: Any, context: Any) -> Tensor:
     return make(context, Expression((source,), lambda b, h: lib.kiln_cast(b, h[0], 1)))
 
 
-def grad(function: Callable[..., Any], argnums: Union[int, Sequence[int]] = 0) -> Callable[..., Any]:
+def grad(function: Callable[P, Any], argnums: Union[int, Sequence[int]] = 0) -> Callable[P, Any]:
     """A function that computes the gradient of `function`, which gives one number, by the argument
     number `argnums`, or by several. See kiln.value_and_grad()."""
     both = value_and_grad(function, argnums)
 
     @functools.wraps(function)
-    def derived(*arguments: Any, **named: Any) -> Any:
+    def derived(*arguments: P.args, **named: P.kwargs) -> Any:
         return both(*arguments, **named)[1]
     return derived

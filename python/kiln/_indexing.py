@@ -41,7 +41,7 @@ def _dimensions(k: Any) -> int:
     return 0 if k is None or k is Ellipsis else k.ndim if _is_mask(k) else 1
 
 
-def _normal_key(key: tuple, ndim: int) -> list:
+def _normal_key(key: tuple[Any, ...], ndim: int) -> list[Any]:
     """The key with an entry for each dimension, and None where one is new."""
     given = builtins.sum(map(_dimensions, key))
     if given > ndim:
@@ -53,12 +53,12 @@ def _normal_key(key: tuple, ndim: int) -> list:
     return [*key[:place], *[slice(None)] * (ndim - given), *key[place + 1:]]
 
 
-def _as_tuple(key: Any) -> tuple:
+def _as_tuple(key: Any) -> tuple[Any, ...]:
     given = key if isinstance(key, tuple) else (key,)
     return tuple(np.asarray(k) if isinstance(k, list) else k for k in given)
 
 
-def _entries(key: tuple, shape: tuple[int, ...]) -> list:
+def _entries(key: tuple[Any, ...], shape: tuple[int, ...]) -> list[Any]:
     """An entry for each dimension, None where one is new; masks are the positions that they pick."""
     entries, at = [], 0
     for k in _normal_key(key, len(shape)):
@@ -67,7 +67,7 @@ def _entries(key: tuple, shape: tuple[int, ...]) -> list:
     return entries
 
 
-def _as_entry(k: Any, shape: tuple[int, ...]) -> list:
+def _as_entry(k: Any, shape: tuple[int, ...]) -> list[Any]:
     """The entries that one of the key stands for, over dimensions of this shape."""
     if k is None or isinstance(k, slice):
         return [k]
@@ -86,7 +86,7 @@ def _as_entry(k: Any, shape: tuple[int, ...]) -> list:
     return [array.astype(np.int64) if array.size == 0 else array]
 
 
-def _by_truth(x: Any, key: tuple) -> Any:
+def _by_truth(x: Any, key: tuple[Any, ...]) -> _tensor.Tensor:
     """x[key] with True or False in it: a mask of no dimensions, hence a further one, of 1 or 0."""
     if any(_is_array(k) and not _is_truth_value(k) for k in key) or \
             builtins.sum(map(_is_truth_value, key)) > 1:
@@ -112,7 +112,7 @@ def _bounds(k: Any, length: int) -> tuple[int, int, int]:
     return k % length, k % length + 1, 1
 
 
-def _basic(x: Any, entries: list) -> Any:
+def _basic(x: Any, entries: list[Any]) -> Any:
     """The part that integers and slices name; where an array stands, all."""
     bounds = [_bounds(slice(None) if _is_array(k) else k, dim) for k, dim in zip(entries, x.shape)]
     if any(b != (0, dim, 1) for b, dim in zip(bounds, x.shape)):
@@ -120,7 +120,7 @@ def _basic(x: Any, entries: list) -> Any:
     return x
 
 
-def _element(x: Any, entries: list) -> Optional[_tensor.Tensor]:
+def _element(x: Any, entries: list[Any]) -> Optional[_tensor.Tensor]:
     """One element of a value that is in the host's memory already: nothing runs for it."""
     if not isinstance(x._value, np.ndarray) or x.dtype.block > 1 or _tape.is_recording() or \
             not all(map(_is_integer, entries)):
@@ -155,14 +155,14 @@ def index(x: _tensor.Array, key: Any) -> _tensor.Tensor:
         if _is_array(k) or isinstance(k, slice):
             dims.append(x.shape[at])
         at += 1
-    x = reshape(x, dims)
+    made = reshape(x, dims)
     if not axes:
-        return x
-    x, first = _side_by_side(x, axes, entries)
+        return made
+    x, first = _side_by_side(made, axes, entries)
     return _pick(x, [k for k in plain if _is_array(k)], first)
 
 
-def _side_by_side(x: Any, axes: list[int], entries: list) -> tuple[Any, int]:
+def _side_by_side(x: Any, axes: list[int], entries: list[Any]) -> tuple[Any, int]:
     """x with the axes that arrays pick along one after the other, and where these begin: where they
     are if integers and arrays of the key stand side by side, else in front of all others."""
     picking = [i for i, k in enumerate(entries) if _is_array(k) or _is_integer(k)]
@@ -187,7 +187,7 @@ def _wrapped(indices: Any, length: int, context: Any) -> Any:
     return counted(indices, length)
 
 
-def _pick(x: Any, indices: list, axis: int) -> Any:
+def _pick(x: Any, indices: list[Any], axis: int) -> _tensor.Tensor:
     """Elements that arrays of indices name together, along dimensions from `axis` on."""
     lengths = x.shape[axis:axis + len(indices)]
     picked = [_wrapped(k, n, x._context) for k, n in zip(indices, lengths)]
@@ -206,7 +206,7 @@ def _is_position(k: Any) -> bool:
         not k.dtype.is_floating and k.dtype != BY_NAME['bool']
 
 
-def _replaced_at(x: Any, entries: list, axis: int, value: Any) -> _tensor.Tensor:
+def _replaced_at(x: Any, entries: list[Any], axis: int, value: Any) -> _tensor.Tensor:
     """x with a value where a tensor, the entry `axis` of the key, and numbers and slices say."""
     others = [slice(None) if i == axis else k for i, k in enumerate(entries)]
     kept = [k for k in others if isinstance(k, slice)]
@@ -248,10 +248,11 @@ def replaced(x: _tensor.Array, key: Any, value: _tensor.Array) -> _tensor.Tensor
 
 def _covers(mask: Any, x: Any, value: Any) -> bool:
     """Whether x has the mask's dimensions first, and the value at most those that x has behind."""
-    return mask.ndim > 0 and mask.shape == x.shape[:mask.ndim] and value.ndim <= x.ndim - mask.ndim
+    return bool(mask.ndim > 0 and mask.shape == x.shape[:mask.ndim] and
+                value.ndim <= x.ndim - mask.ndim)
 
 
-def _sliced(x: Any, entries: list, value: Any) -> _tensor.Tensor:
+def _sliced(x: Any, entries: list[Any], value: Any) -> _tensor.Tensor:
     """x with a value where integers and slices say."""
     bounds = [_bounds(k if isinstance(k, slice) else operator.index(k), n)
               for k, n in zip(entries, x.shape)]

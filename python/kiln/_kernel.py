@@ -16,12 +16,12 @@ from ._context import default_context
 from ._library import MAX_RANK, Error, Handle, Owned, check, initialised, lib, name_text, struct
 from ._record import dims_of, find_context, meet, scalar_type, several, take
 from ._tape import Expression
-from ._types import BY_VALUE, Type, as_dtype, bits_of_bf16, from_raw, promoted
+from ._types import BY_VALUE, DType, as_dtype, bits_of_bf16, from_raw, promoted
 
 Names = Union[str, Sequence[str]]
 
 
-def _names(names: Names) -> list:
+def _names(names: Names) -> list[Any]:
     return names.split() if isinstance(names, str) else list(names)
 
 
@@ -31,18 +31,18 @@ def _text(text: Optional[str]) -> Optional[bytes]:
     return name_text(text)
 
 
-def _three(counts: Any) -> tuple:
+def _three(counts: Any) -> tuple[Any, ...]:
     """Work sizes of up to three dimensions; 0 where there is none."""
     given = (counts,) if hasattr(counts, '__index__') else tuple(counts or ())
     if len(given) > 3:
         raise ValueError(f'{len(given)} dimensions of work-items, and three are the most')
-    counts = tuple(operator.index(n) for n in given)
-    if any(not 0 <= n < 1 << 63 for n in counts):
-        raise ValueError(f'{counts} are no numbers of work-items')
-    return counts + (0,) * (3 - len(given))
+    sizes = [operator.index(n) for n in given]
+    if any(not 0 <= n < 1 << 63 for n in sizes):
+        raise ValueError(f'{tuple(sizes)} are no numbers of work-items')
+    return (*sizes, *(0,) * (3 - len(sizes)))
 
 
-def _number(name: str, dtype: Type, value: Any) -> float:
+def _number(name: str, dtype: DType, value: Any) -> float:
     """A scalar as C has it: one that a double would round is refused."""
     number = float(value)
     if dtype.name != 'f32' and number != value:
@@ -64,15 +64,16 @@ _SCALARS = 64  # of so many values of a kernel's scalars the memory is kept
 class _Functions:
     """A kernel's gradient and host function, as C calls them. Batches that have the kernel hold it."""
 
-    def __init__(self, kernel: Kernel, gradient: Optional[Callable], host: Optional[Callable]) -> None:
+    def __init__(self, kernel: Kernel, gradient: Optional[Callable[..., Any]],
+                 host: Optional[Callable[..., Any]]) -> None:
         self._name, self._counts = kernel.__name__, (len(kernel.inputs), len(kernel.outputs))
         self._types = kernel.scalars
         # Not bound methods: what C calls would hold itself.
-        held = weakref.ref(self)
+        held: Callable[[], Any] = weakref.ref(self)
         self.gradient = _GRADIENT(lambda *given: held()._record(gradient, *given)) \
             if gradient else _GRADIENT()
         self.host = _HOST(lambda *given: held()._compute(host, *given)) if host else _HOST()
-        self._values: OrderedDict[tuple, Any] = OrderedDict()
+        self._values: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
 
     def user(self, scalars: Sequence[float]) -> Any:
         """Where the gradient finds the scalars: in the same place for the same values, as it is part of
@@ -86,16 +87,19 @@ class _Functions:
             self._values.popitem(last=False)
         return found
 
-    def _numbers(self, scalars: Any) -> dict:
+    def _numbers(self, scalars: Any) -> dict[Any, Any]:
         """The scalars as the kernel has them."""
         return {name: float(np.float32(scalars[i])) if dtype.name == 'f32' else int(scalars[i])
                 for i, (name, dtype) in enumerate(self._types.items())}
 
-    def _record(self, function: Callable, batch: Any, inputs: Any, outputs: Any, flowed: Any,
+    def _record(self, function: Callable[..., Any], batch: Any, inputs: Any, outputs: Any, flowed: Any,
                 gradients: Any, user: Any) -> int:
         try:
-            tape = _tape.InnerTape(_tape.thread.calling)
-            def tensors(handles: Any, count: int) -> list:
+            calling = _tape.thread.calling
+            assert calling is not None  # who derives calls back
+            tape = _tape.InnerTape(calling)
+
+            def tensors(handles: Any, count: int) -> list[Any]:
                 return [_tensor.placed(tape, handles[i]) if handles[i].id else None
                         for i in range(count)]
             given = (tensors(inputs, self._counts[0]), tensors(outputs, self._counts[1]),
@@ -110,7 +114,8 @@ class _Functions:
             _tape.keep_raised(error)
             return _FAILED
 
-    def _called(self, function: Callable, tape: Any, given: tuple, scalars: dict) -> list:
+    def _called(self, function: Callable[..., Any], tape: Any, given: tuple[Any, ...],
+                scalars: dict[Any, Any]) -> list[Any]:
         made = function(*given, **scalars)
         made = list(made) if isinstance(made, (list, tuple)) else [made]
         if len(made) != self._counts[0]:
@@ -118,7 +123,7 @@ class _Functions:
                             f'{self._counts[0]} inputs')
         return [x if x is None else _tensor.as_tensor(x, tape.context) for x in made]
 
-    def _compute(self, function: Callable, inputs: Any, outputs: Any, scalars: Any, _: Any) -> None:
+    def _compute(self, function: Callable[..., Any], inputs: Any, outputs: Any, scalars: Any, _: Any) -> None:
         try:
             places = (struct('kiln_array') * self._counts[1]).from_address(outputs)
             given = (struct('kiln_array') * self._counts[0]).from_address(inputs) \
@@ -156,9 +161,9 @@ def _elements(place: Any) -> np.ndarray:
 class Kernel:
     """What kiln.kernel() makes: a function of tensors."""
 
-    def __init__(self, source: str, inputs: Names, outputs: Names, scalars: Optional[dict],
+    def __init__(self, source: str, inputs: Names, outputs: Names, scalars: Optional[dict[Any, Any]],
                  header: Optional[str], name: str, shape: Any, dtype: Any, grid: Any, group: Any,
-                 strided: Names, gradient: Optional[Callable], host: Optional[Callable],
+                 strided: Names, gradient: Optional[Callable[..., Any]], host: Optional[Callable[..., Any]],
                  tolerance: float) -> None:
         self.inputs, self.outputs = _names(inputs), _names(outputs)
         self.scalars = {n: as_dtype(t) for n, t in (scalars or {}).items()}
@@ -187,7 +192,8 @@ class Kernel:
         made = several(context, tensors, called.enter, len(self.outputs))
         return made[0] if len(made) == 1 else tuple(made)
 
-    def _each(self, given: Any, tensors: list, usual: Callable[[], Any], one: Callable) -> list:
+    def _each(self, given: Any, tensors: list[Any], usual: Callable[[], Any],
+              one: Callable[..., Any]) -> list[Any]:
         """What is said of the outputs, of each: for all, in a list, or by a function."""
         given = given(*tensors) if callable(given) else given
         if given is None:
@@ -201,7 +207,7 @@ class Kernel:
 class _Call:
     """One call: a structure of C, and all that it points to."""
 
-    def __init__(self, kernel: Kernel, tensors: list, scalars: dict) -> None:
+    def __init__(self, kernel: Kernel, tensors: list[Any], scalars: dict[Any, Any]) -> None:
         def usual(what: str) -> Callable[[], Any]:
             if not tensors:
                 raise ValueError(f'{kernel.__name__} has no input: it needs the {what} of its output')
@@ -238,7 +244,7 @@ class _Call:
             self._user = functions.user([place.value for place in self._scalars])
             made.user = ctypes.addressof(self._user)
 
-    def enter(self, batch: Any, handles: list) -> list:
+    def enter(self, batch: Any, handles: list[Any]) -> list[Any]:
         out = (Handle * len(self._outputs))()
         lib.kiln_custom(batch, ctypes.byref(self._made),
                         (Handle * max(len(handles), 1))(*handles), out)
@@ -246,7 +252,7 @@ class _Call:
 
 
 def kernel(source: str, inputs: Names = 'x', outputs: Names = 'y', *,
-           scalars: Optional[dict] = None, header: Optional[str] = None, name: str = 'kernel',
+           scalars: Optional[dict[Any, Any]] = None, header: Optional[str] = None, name: str = 'kernel',
            shape: Any = None, dtype: Any = None, grid: Any = None, group: Any = None,
            strided: Names = (), gradient: Optional[Callable[..., Any]] = None,
            host: Optional[Callable[..., Any]] = None, tolerance: float = 0.0) -> Kernel:
@@ -301,7 +307,7 @@ def elementwise(text: str, inputs: Optional[Names] = None) -> Callable[..., _ten
     if missing:
         raise ValueError(f'{text!r}: {", ".join(missing)} is none of the inputs')
 
-    def enter(batch: Any, handles: list) -> Any:
+    def enter(batch: Any, handles: list[Any]) -> Any:
         return lib.kiln_elementwise(batch, given, _text(' '.join(names)), len(names),
                                     (Handle * max(len(names), 1))(*handles))
 

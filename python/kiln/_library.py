@@ -12,7 +12,8 @@ from typing import Any, Callable, Optional, Sequence
 
 from ._drivers import use_packaged
 try:
-    from ._table import CONSTANTS, ENUMS, FUNCTIONS, INITIALISERS, STATUSES, STRUCTS
+    from ._table import CONSTANTS as CONSTANTS, STRUCTS as STRUCTS
+    from ._table import ENUMS, FUNCTIONS, INITIALISERS, STATUSES
 except ImportError:
     raise ImportError(
         'kiln._table is missing: it is generated when the package is installed (pip install ./python) '
@@ -266,7 +267,7 @@ def load_beside(part: str, what: str, functions: dict[str, Any]) -> Library:
 
 def library_version() -> str:
     """The version of the library that is loaded."""
-    return lib.kiln_version().decode()
+    return str(lib.kiln_version().decode())
 
 
 # ---- errors ----

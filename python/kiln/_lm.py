@@ -40,7 +40,7 @@ def _text(value: Optional[bytes]) -> str:
 def _conversation(messages: Union[str, Sequence[Any]], answer: bool, thinking: Optional[bool],
                   chat_template: Optional[str]) -> tuple[Any, Any]:
     """Messages and options as C takes them."""
-    given = [('user', messages)] if isinstance(messages, str) else [
+    given: list[Any] = [('user', messages)] if isinstance(messages, str) else [
         (one['role'], one['content']) if isinstance(one, dict) else one for one in messages]
     array = (struct('kiln_lm_message') * len(given))()
     for place, (role, content) in zip(array, given):
@@ -235,9 +235,9 @@ class Session:
     @property
     def length(self) -> int:
         """Tokens of the text."""
-        return self._lib.kiln_lm_session_length(self._owned)
+        return int(self._lib.kiln_lm_session_length(self._owned))
 
     @property
     def context(self) -> int:
         """Most tokens of the text."""
-        return self._lib.kiln_lm_session_context(self._owned)
+        return int(self._lib.kiln_lm_session_context(self._owned))

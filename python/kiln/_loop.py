@@ -31,7 +31,7 @@ class _Loop:
     def results(self) -> int:
         return self._counts[0] + self._counts[2]
 
-    def enter(self, batch: Any, handles: list) -> list:
+    def enter(self, batch: Any, handles: list[Any]) -> list[Any]:
         states, elements, outputs = self._counts
         given = [(Handle * max(count, 1))() for count in (states, states, elements, outputs)]
         source = iter(handles)
@@ -75,7 +75,7 @@ def _following(value: Any, state: Tensor, context: Context) -> Tensor:
 
 
 def _record(steps: Any, function: Callable[[Any, Any, Any], Any], state: Any, xs: Any,
-            until: Optional[Callable[[Any], Any]], reverse: bool) -> tuple:
+            until: Optional[Callable[[Any], Any]], reverse: bool) -> tuple[Any, ...]:
     """The state behind the last step, and what all have left."""
     steps = operator.index(steps)
     if steps < 0:
@@ -92,7 +92,7 @@ def _record(steps: Any, function: Callable[[Any, Any, Any], Any], state: Any, xs
                 for x in along]
     step = make(context, Expression((), lambda b, h: lib.kiln_loop_step(b)))
 
-    def trace() -> tuple:
+    def trace() -> tuple[Any, ...]:
         now = rebuilt(state, iter(places))
         ended = None if until is None else as_tensor(present(until(now)), context)
         after, left = function(step, now, rebuilt(xs, iter(elements)))
@@ -141,7 +141,7 @@ def while_loop(condition: Callable[[Any], Any], function: Callable[[Any], Any], 
 
 
 def scan(function: Callable[[Any, Any], Any], state: Any, xs: Any = None,
-         length: Optional[int] = None, reverse: bool = False) -> tuple:
+         length: Optional[int] = None, reverse: bool = False) -> tuple[Any, ...]:
     """Take a step for each x along the first dimension of `xs`: state, y = function(state, x). The
     last state, and the y of all steps, stacked along a first dimension.
 

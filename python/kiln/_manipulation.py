@@ -63,7 +63,7 @@ def swapaxes(x: _tensor.Array, first: int, second: int) -> _tensor.Tensor:
 def expand_dims(x: _tensor.Array, axis: _tensor.Axis) -> _tensor.Tensor:
     """x with a further dimension of 1, or several, where `axis` says for the result."""
     x = operand(x)
-    axes = [axis] if hasattr(axis, '__index__') else list(axis or ())
+    axes: Sequence[Any] = [axis] if hasattr(axis, '__index__') else list(axis or ())
     rank = x.ndim + len(axes)
     places = {axis_in(a, rank) for a in axes}
     dims = iter(x.shape)
@@ -74,7 +74,7 @@ def squeeze(x: _tensor.Array, axis: _tensor.Axis = None) -> _tensor.Tensor:
     """x without its dimensions of 1, or without these of them."""
     x = operand(x)
     axes = [i for i, dim in enumerate(x.shape) if dim == 1] if axis is None else \
-        [axis_in(a, x.ndim) for a in ([axis] if hasattr(axis, '__index__') else axis)]
+        axes_in(axis, x.ndim)
     if any(x.shape[a] != 1 for a in axes):
         raise ValueError(f'only dimensions of 1 can be dropped, of shape {list(x.shape)}')
     return reshape(x, [dim for i, dim in enumerate(x.shape) if i not in axes])
@@ -114,14 +114,14 @@ def windows(x: _tensor.Array, axis: int, size: Sequence[int], step: Optional[Seq
     return call(x, 'windows', axis_in(axis, x.ndim), count, sizes(size), *lists)
 
 
-def split(x: _tensor.Array, parts: Union[int, Sequence[int]], axis: int = 0) -> list:
+def split(x: _tensor.Array, parts: Union[int, Sequence[int]], axis: int = 0) -> list[Any]:
     """x cut along an axis into so many equal parts, or into parts of these sizes. No element is
     copied."""
     x = operand(x)
     count = parts if isinstance(parts, int) else len(parts)
     lengths = None if isinstance(parts, int) else sizes(dims_of(parts))
 
-    def enter(batch: Any, handles: list) -> list:
+    def enter(batch: Any, handles: list[Any]) -> list[Any]:
         out = (Handle * builtins.max(count, 1))()
         lib.kiln_split(batch, handles[0], axis, count, lengths, out)
         return [Handle(out[i].id) for i in range(count)]
@@ -154,27 +154,27 @@ def moveaxis(x: _tensor.Array, source: Union[int, Sequence[int]],
 
 def flip(x: _tensor.Array, *, axis: _tensor.Axis = None) -> _tensor.Tensor:
     """x in the opposite order along an axis, or several; None: all."""
-    x = operand(x)
-    gone = axes_in(axis, x.ndim)
-    return x[tuple(slice(None, None, -1) if i in gone else slice(None) for i in range(x.ndim))]
+    made = operand(x)
+    gone = axes_in(axis, made.ndim)
+    return made[tuple(slice(None, None, -1) if i in gone else slice(None) for i in range(made.ndim))]
 
 
 def roll(x: _tensor.Array, shift: Union[int, Sequence[int]], *,
          axis: _tensor.Axis = None) -> _tensor.Tensor:
     """x with its elements so many places further along an axis, and those that leave it at its
     beginning. Several axes have a shift each, or one for all; None: over the flattened x."""
-    x = _tensor.another(operand(x))
+    made = _tensor.another(operand(x))
     if axis is None:
-        return reshape(roll(reshape(x, -1), shift, axis=0), x.shape)
-    axes = [axis] if hasattr(axis, '__index__') else list(axis)
+        return reshape(roll(reshape(made, -1), shift, axis=0), made.shape)
+    axes = axes_in(axis, made.ndim)
     shifts = np.broadcast_to(np.asarray(shift, object), (len(axes),)).tolist()
     for along, by in zip(axes, shifts):
-        n = x.shape[axis_in(along, x.ndim)]
+        n = made.shape[along]
         at = -operator.index(by) % n if n else 0
         if at:
-            before = [slice(None)] * axis_in(along, x.ndim)
-            x = _o.concat([x[(*before, slice(at, None))], x[(*before, slice(0, at))]], along)
-    return x
+            before = [slice(None)] * along
+            made = _o.concat([made[(*before, slice(at, None))], made[(*before, slice(0, at))]], along)
+    return made
 
 
 def tile(x: _tensor.Array, repetitions: Sequence[int]) -> _tensor.Tensor:

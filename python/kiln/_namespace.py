@@ -101,7 +101,7 @@ def iinfo(type: Any) -> SimpleNamespace:
 class Info:
     """What kiln.__array_namespace_info__() gives. A device is a kiln.Context."""
 
-    def capabilities(self) -> dict:
+    def capabilities(self) -> dict[Any, Any]:
         """What of the standard depends on the library."""
         return {'boolean indexing': True, 'data-dependent shapes': True, 'max dimensions': MAX_RANK}
 

@@ -84,10 +84,11 @@ class Model:
         array = ctypes.cast(values, ctypes.POINTER(value))
         return [_value(array[i]) for i in range(count)]
 
-    def _given(self, arguments: tuple, named: Mapping[str, Any]) -> list[Any]:
+    def _given(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
         """The inputs in the file's order."""
         if len(arguments) == 1 and isinstance(arguments[0], Mapping):
-            arguments, named = (), {**arguments[0], **named}
+            named = {**arguments[0], **named}
+            arguments = ()
         names = [value.name for value in self.inputs]
         given = dict(zip(names, arguments))
         if len(arguments) > len(names):
@@ -149,7 +150,7 @@ class Model:
         described = _contents(contents)
         count = len(self.outputs)
 
-        def enter(batch: Any, handles: list) -> list:
+        def enter(batch: Any, handles: list[Any]) -> list[Any]:
             outputs = (Handle * count)()
             check(self._lib.kiln_model_record(self._owned, batch,
                                               (Handle * max(len(handles), 1))(*handles),
@@ -159,12 +160,12 @@ class Model:
         return {spec.name: tensor for spec, tensor in zip(self.outputs, made)}
 
     def __repr__(self) -> str:
-        def words(values: list) -> str:
+        def words(values: list[Any]) -> str:
             return ', '.join(f'{v.name} {v.dtype.name} {v.shape}' for v in values)
         return f'<kiln.Model ({words(self.inputs)}) -> ({words(self.outputs)})>'
 
 
-def _contents(arrays: list) -> Any:
+def _contents(arrays: list[Any]) -> Any:
     """An array of kiln_array."""
     described = (struct('kiln_array') * max(len(arrays), 1))()
     described._arrays = arrays  # whose memory it names

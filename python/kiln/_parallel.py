@@ -152,7 +152,7 @@ class Parallel:
         check(status)
         return made
 
-    def step(self) -> list:
+    def step(self) -> list[Any]:
         """Make one step on all contexts, and wait for it. Gives what `record` gave as the value, as
         it is now, for each context. After an error before the update no weights have changed, and
         the step may be tried again; an error of the update says so, and no step is made after it:

@@ -116,7 +116,7 @@ def row(name: str, kinds: str, operands: Sequence[Any], numbers: Sequence[float]
     if kinds.endswith('TEST') or kinds == 'SELECTION' and _all_masks(values):
         # A mask is a bool, as in numpy: u8 would pick rows where it is an index there.
         cast = lib.kiln_cast
-        def record_test(batch: Any, handles: list) -> Any:
+        def record_test(batch: Any, handles: list[Any]) -> Any:
             return cast(batch, function(batch, *handles, *numbers), _BOOL.value)
         return _tensor.make(context, Expression(met, record_test))
     return _tensor.make(context, Expression(met, lambda b, h: function(b, *h, *numbers)))
@@ -177,7 +177,8 @@ def is_none_at_all(axis: Any) -> bool:
     return isinstance(axis, (tuple, list)) and not axis
 
 
-def _each_alone(x: _tensor.Tensor, function: Callable[[_tensor.Tensor, Any], Any]) -> Any:
+def _each_alone(x: _tensor.Tensor, function: Callable[[_tensor.Tensor, Any], _tensor.Tensor]
+               ) -> _tensor.Tensor:
     """What a function over no axes at all gives: each element by itself is one over a further
     axis."""
     from ._manipulation import reshape
@@ -236,7 +237,7 @@ def _plain_arguments(kind: str, value: Any, dimensions: Optional[int]) -> list[A
     if kind == 'word':
         return [word(*value)]
     if kind == 'options':
-        return [ctypes.byref(options_of(*value, dimensions))]
+        return [ctypes.byref(options_of(value[0], value[1], dimensions))]
     return [int(value) if isinstance(value, bool) else value]
 
 
@@ -281,7 +282,7 @@ def record(name: str, items: Sequence[tuple[str, Any]],
             plan.extend(('plain', argument) for argument in _plain_arguments(kind, value, dimensions))
     call = function or getattr(lib, 'kiln_' + name)
 
-    def enter(batch: Any, handles: list) -> Any:
+    def enter(batch: Any, handles: list[Any]) -> Any:
         arguments = []
         for kind, value in plan:
             if kind == 'plain':

@@ -157,15 +157,15 @@ def diff(x: _tensor.Array, *, axis: int = -1, n: int = 1, prepend: Optional[_ten
     """Differences of neighbours along an axis, n times over; `prepend` and `append` are put before and
     behind x first."""
     parts = operands(*(y for y in (prepend, x, append) if y is not None))
-    x = concat(parts, axis) if len(parts) > 1 else _tensor.another(parts[0])
-    axis = axis_in(axis, x.ndim)
+    made = concat(parts, axis) if len(parts) > 1 else _tensor.another(parts[0])
+    axis = axis_in(axis, made.ndim)
     if n < 0:
         raise ValueError(f'diff: n is {n}, below 0')
     before = [slice(None)] * axis
     for _ in range(n):
-        later, earlier = x[(*before, slice(1, None))], x[(*before, slice(0, -1))]
-        x = later ^ earlier if x.dtype == BY_NAME['bool'] else later - earlier
-    return x
+        later, earlier = made[(*before, slice(1, None))], made[(*before, slice(0, -1))]
+        made = later ^ earlier if made.dtype == BY_NAME['bool'] else later - earlier
+    return made
 
 
 # ---- counts of values ----

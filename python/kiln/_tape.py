@@ -46,7 +46,7 @@ class Expression:
 
     __slots__ = ('operands', 'record')
 
-    def __init__(self, operands: Sequence[Any], record: Callable[[Any, list], Any]) -> None:
+    def __init__(self, operands: Sequence[Any], record: Callable[[Any, list[Any]], Any]) -> None:
         self.operands = operands
         self.record = record
 
@@ -54,7 +54,7 @@ class Expression:
         """Record it; its operands are recorded."""
         return self.enter_upon(tape, [tape.operand(o) for o in self.operands])
 
-    def enter_upon(self, tape: Tape, handles: list) -> Any:
+    def enter_upon(self, tape: Tape, handles: list[Any]) -> Any:
         """Record it upon these handles of its operands."""
         return self.record(tape.batch, handles)
 
@@ -77,7 +77,7 @@ class Tape:
         self.batch_invariant, self.independent = batch_invariant, independent
         self.owned = self._batch_of(context)
         self.handles: dict[Tensor, Any] = {}
-        self.outputs: dict[Any, list] = {}
+        self.outputs: dict[Any, list[Any]] = {}
         self.borrowed: list[Any] = []  # memory that the batch reads and writes
         self.imports: list[tuple[Buffer, int]] = []  # with their versions
         self.reads: dict[Tensor, np.ndarray] = {}
@@ -85,7 +85,7 @@ class Tape:
         self.effects: list[Callable[[Tape], None]] = []
         self.written: set[Buffer] = set()  # by effects
         self.awaited: set[Buffer] = set()  # which are to be written by the next run
-        self.keys: dict[Any, tuple] = {}  # of random numbers, see kiln.random
+        self.keys: dict[Any, tuple[Any, ...]] = {}  # of random numbers, see kiln.random
         self.asked: dict[Any, Any] = {}  # what the batch was asked for: see finish_recording()
         self.torn = False
         self._set_options()

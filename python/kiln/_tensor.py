@@ -10,7 +10,7 @@ import numpy as np
 from . import _tape
 from ._context import Context, default_context
 from ._library import MAX_RANK, Handle, check, lib, name_text
-from ._operators import Operators
+from ._operators import Operators as Operators
 from ._tree import tree_map
 from ._types import BY_VALUE, DType, Type, as_dtype, bits_of_bf16, from_raw, storable
 

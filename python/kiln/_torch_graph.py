@@ -75,7 +75,7 @@ class _Layout:
         return np.empty([self.shape[i] for i in self.order], self.kind.raw)
 
     def fits(self, value: torch.Tensor) -> bool:
-        return value.is_contiguous() if self.is_row_major else value.stride() == self.stride
+        return bool(value.is_contiguous() if self.is_row_major else value.stride() == self.stride)
 
     def new(self) -> torch.Tensor:
         return torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
@@ -154,7 +154,7 @@ def _operands(node: Node, values: dict[Node, Any]) -> list[Node]:
     return [n for n in node.all_input_nodes if not isinstance(values[n], (int, float, bool))]
 
 
-def _tensors_of(value: Any) -> list:
+def _tensors_of(value: Any) -> list[Any]:
     return [v for v in pytree.tree_leaves(value) if _is_tensor(v)]
 
 
@@ -297,7 +297,7 @@ class _Host:
         self.arguments = (node.args, node.kwargs)
         self.slots, self.values = slots, values
 
-    def run(self, environment: list) -> Any:
+    def run(self, environment: list[Any]) -> Any:
         def argument(node: Node) -> Any:
             slot = self.slots.get(node)
             return self.values[node] if slot is None else environment[slot]
@@ -311,7 +311,7 @@ class Compiled:
     def __init__(self, gm: GraphModule, values: dict[Node, Any], context: Context) -> None:
         self.refusals: dict[str, str] = {}
         self.slots: dict[Node, int] = {}
-        self.steps: list[Callable[[list], None]] = []
+        self.steps: list[Callable[[list[Any]], None]] = []
         self.batches = 0
         nodes = list(gm.graph.nodes)
         self.arguments = [self._slot(n) for n in nodes if n.op == 'placeholder']
@@ -375,7 +375,7 @@ class Compiled:
         self.batches += 1
         sources, targets = [self._slot(n) for n in inputs], [self._slot(n) for n in outputs]
 
-        def step(environment: list) -> None:
+        def step(environment: list[Any]) -> None:
             for slot, made in zip(targets, program.run([environment[s] for s in sources])):
                 environment[slot] = made
         self.steps.append(step)
@@ -383,13 +383,13 @@ class Compiled:
     def _add_host(self, node: Node, values: dict[Node, Any]) -> None:
         host, slot = _Host(node, self.slots, values), self._slot(node)
 
-        def step(environment: list) -> None:
+        def step(environment: list[Any]) -> None:
             environment[slot] = host.run(environment)
         self.steps.append(step)
 
     # ---- calling ----
 
-    def __call__(self, arguments: Iterable[Any]) -> list:
+    def __call__(self, arguments: Iterable[Any]) -> list[Any]:
         environment: list[Any] = [None] * self.size
         for slot, argument in zip(self.arguments, arguments):
             environment[slot] = argument

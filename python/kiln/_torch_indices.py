@@ -118,7 +118,8 @@ def _index_reduce(x: Tensor, dim: int, index: Tensor, values: Tensor, reduce: st
     places = index.reshape((-1,))
     if not x.ndim:  # as a row of one
         x, values = x.reshape((1,)), values.reshape((-1,))
-        return _index_reduce(x, 0, places, values, reduce, include_self=include_self).reshape(())
+        one: Tensor = _index_reduce(x, 0, places, values, reduce, include_self=include_self)
+        return one.reshape(())
     if not values.ndim:
         values = values.reshape((1,))
     return _reduced_into(x, values, reduce, include_self,
@@ -139,11 +140,11 @@ def _masked_scatter(x: Tensor, mask: Tensor, values: Tensor) -> Tensor:
     return _o.where(chosen, found, x.reshape((-1,))).reshape(x.shape)
 
 
-def _picked(x: Tensor, indices: Sequence[Optional[Tensor]]) -> tuple:
+def _picked(x: Tensor, indices: Sequence[Optional[Tensor]]) -> tuple[Any, ...]:
     """How tensors of indices pick: the order of dimensions that has theirs first, their extents, and
     positions in what these are together."""
     picked = [i for i, index in enumerate(indices) if index is not None]
-    tensors = [indices[i] for i in picked]
+    tensors = [index for index in indices if index is not None]
     if any(t.dtype.name in ('bool', 'u8') for t in tensors):
         raise Unsupported('a mask picks as many as its content says')
     lengths = [x.shape[i] for i in picked]

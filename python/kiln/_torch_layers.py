@@ -27,8 +27,9 @@ def _pulled_back(function: Callable[..., Tensor], inputs: Sequence[Tensor],
 def _convolved(x: Tensor, w: Tensor, stride: Sequence[int], padding: Sequence[int],
                dilation: Sequence[int], transposed: bool, output_padding: Sequence[int],
                groups: int) -> Tensor:
-    options = {'layout': 'channels_first', 'groups': groups, 'stride': list(stride),
-               'dilation': list(dilation), 'before': list(padding), 'after': list(padding)}
+    options: dict[str, Any] = {'layout': 'channels_first', 'groups': groups, 'stride': list(stride),
+                               'dilation': list(dilation), 'before': list(padding),
+                               'after': list(padding)}
     if len(options['stride']) != x.ndim - 2:
         raise Unsupported('a convolution without a batch')
     if transposed:
@@ -46,7 +47,7 @@ def _convolution(x: Tensor, w: Tensor, bias: Optional[Tensor], *options: Any) ->
 def _convolution_backward(gradient: Tensor, x: Tensor, w: Tensor, bias_sizes: Any,
                           stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int],
                           transposed: bool, output_padding: Sequence[int], groups: int,
-                          mask: Sequence[bool]) -> tuple:
+                          mask: Sequence[bool]) -> tuple[Any, ...]:
     def function(x: Tensor, w: Tensor) -> Tensor:
         return _convolved(x, w, stride, padding, dilation, transposed, output_padding, groups)
     by_x, by_w = _pulled_back(function, [x, w], gradient.astype('f32'))
@@ -56,14 +57,14 @@ def _convolution_backward(gradient: Tensor, x: Tensor, w: Tensor, bias_sizes: An
 
 # ---- pools ----
 
-def _all(values: Any, count: int) -> list:
+def _all(values: Any, count: int) -> list[Any]:
     """A number for each dimension, of which one stands for all."""
-    values = [values] if isinstance(values, int) else list(values)
-    return values * count if len(values) == 1 else values
+    given = [values] if isinstance(values, int) else list(values)
+    return given * count if len(given) == 1 else given
 
 
 def _pool(x: Tensor, window: Any, stride: Any, padding: Any, ceil: bool, dilation: Any,
-          count: int) -> tuple[Tensor, list, dict]:
+          count: int) -> tuple[Tensor, list[Any], dict[Any, Any]]:
     if x.ndim == count + 1:
         x = _f.expand_dims(x, 0)
     size = _all(window, count)
@@ -73,16 +74,16 @@ def _pool(x: Tensor, window: Any, stride: Any, padding: Any, ceil: bool, dilatio
         'after': padding, 'dilation': _all(dilation, count), 'ceil': ceil}
 
 
-def _max_pool(count: int) -> Callable:
+def _max_pool(count: int) -> Callable[..., Any]:
     def pooled(x: Tensor, window: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
-               ceil: bool = False) -> tuple:
+               ceil: bool = False) -> tuple[Any, ...]:
         batched, size, options = _pool(x, window, stride, padding, ceil, dilation, count)
         made = _f.max_pool(batched, size, indices=True, **options)
         return tuple(y.reshape(y.shape[batched.ndim - x.ndim:]) for y in made)
     return pooled
 
 
-def _max_pool_backward(count: int) -> Callable:
+def _max_pool_backward(count: int) -> Callable[..., Any]:
     def pulled(gradient: Tensor, x: Tensor, window: Any, stride: Any, padding: Any, dilation: Any,
                ceil: bool, indices: Tensor) -> Tensor:
         outer = x.shape[:-count]
@@ -99,7 +100,7 @@ for _count in (2, 3):
     row(f'aten.max_pool{_count}d_with_indices_backward.default')(_max_pool_backward(_count))
 
 
-def _avg_pool(count: int) -> Callable:
+def _avg_pool(count: int) -> Callable[..., Any]:
     def pooled(x: Tensor, window: Any, stride: Any = (), padding: Any = 0, ceil: bool = False,
                count_include_pad: bool = True, divisor_override: Optional[int] = None) -> Tensor:
         if divisor_override is not None:
@@ -110,7 +111,7 @@ def _avg_pool(count: int) -> Callable:
     return pooled
 
 
-def _avg_pool_backward(count: int) -> Callable:
+def _avg_pool_backward(count: int) -> Callable[..., Any]:
     def pulled(gradient: Tensor, x: Tensor, *options: Any) -> Tensor:
         return _pulled_back(lambda x: _avg_pool(count)(x, *options), [x], gradient)[0]
     return pulled
@@ -159,7 +160,7 @@ def _means(x: Tensor, dim: int, wanted: int) -> Tensor:
     return _o.div(_o.sum(parts, dim + 1, False), constant(count, x))
 
 
-def _adaptive_pool_backward(count: int) -> Callable:
+def _adaptive_pool_backward(count: int) -> Callable[..., Any]:
     def pulled(gradient: Tensor, x: Tensor) -> Tensor:
         return _spread(gradient, [_shares(*pair).T for pair in
                                   zip(x.shape[-count:], gradient.shape[-count:])])
@@ -179,7 +180,7 @@ def _windows_of(extent: int, wanted: int) -> np.ndarray:
     return np.minimum(places, end[:, None] - 1).astype(np.int32)
 
 
-def _adaptive_max_pool(x: Tensor, size: Sequence[int]) -> tuple:
+def _adaptive_max_pool(x: Tensor, size: Sequence[int]) -> tuple[Any, ...]:
     """The largest element of each part, and its number among its channel's elements."""
     count = len(size)
     outer, last = x.shape[:x.ndim - count], x.shape[x.ndim - count:]
@@ -208,22 +209,21 @@ for _count in (2, 3):
 
 # ---- other extents ----
 
-def _resized(count: int, aligns: bool, **options: Any) -> Callable:
+def _resized(count: int, aligns: bool, **options: Any) -> Callable[..., Any]:
     """A row of so many dimensions that are interpolated; some say whether corners are aligned."""
     def resized(x: Tensor, size: Sequence[int], *further: Any) -> Tensor:
-        further = list(further)
         chosen = dict(options)
-        if aligns and further.pop(0):
+        if aligns and further[0]:
             chosen['coordinates'] = 'align_corners'
-        scales = [s for s in further if s is not None]
+        scales = [s for s in further[1 if aligns else 0:] if s is not None]
         outer = list(x.shape[:x.ndim - count])
-        given = {'scale': [1.0] * len(outer) + scales} if len(scales) == count and \
+        given: dict[str, Any] = {'scale': [1.0] * len(outer) + scales} if len(scales) == count and \
             chosen['coordinates'] != 'align_corners' else {}
         return _f.resize(x.astype('f32'), outer + list(size), **given, **chosen)
     return resized
 
 
-def _resized_backward(function: Callable) -> Callable:
+def _resized_backward(function: Callable[..., Any]) -> Callable[..., Any]:
     def pulled(gradient: Tensor, size: Sequence[int], shape: Sequence[int], *further: Any) -> Tensor:
         # Of which tensor makes no difference: each element is a sum of some with constant weights.
         return _pulled_back(lambda x: function(x, size, *further), [_f.zeros(shape, 'f32')],
@@ -255,7 +255,7 @@ for _name, _count, _aligns, _options in (
 
 @row('aten.native_layer_norm.default')
 def _layer_norm(x: Tensor, shape: Sequence[int], scale: Optional[Tensor], shift: Optional[Tensor],
-                epsilon: float) -> tuple:
+                epsilon: float) -> tuple[Any, ...]:
     axes = tuple(range(x.ndim - len(shape), x.ndim))
     mean = _o.mean(x, axes, True)
     rate = _o.rsqrt(_o.variance(x, axes, 0.0, True) + epsilon)
@@ -265,7 +265,7 @@ def _layer_norm(x: Tensor, shape: Sequence[int], scale: Optional[Tensor], shift:
 
 @row('aten.native_group_norm.default')
 def _group_norm(x: Tensor, scale: Optional[Tensor], shift: Optional[Tensor], n: int, channels: int,
-                rest: int, groups: int, epsilon: float) -> tuple:
+                rest: int, groups: int, epsilon: float) -> tuple[Any, ...]:
     parts = x.reshape((n, groups, -1))
     rate = _o.rsqrt(_o.variance(parts, -1, 0.0, False) + epsilon)
     return _o.group_norm(x, scale, shift, groups, 1, epsilon), _o.mean(parts, -1, False), rate
@@ -273,13 +273,13 @@ def _group_norm(x: Tensor, scale: Optional[Tensor], shift: Optional[Tensor], n: 
 
 @row('aten._native_batch_norm_legit_no_training.default')
 def _batch_norm(x: Tensor, scale: Optional[Tensor], shift: Optional[Tensor], mean: Tensor,
-                variance: Tensor, momentum: float, epsilon: float) -> tuple:
+                variance: Tensor, momentum: float, epsilon: float) -> tuple[Any, ...]:
     nothing = _f.zeros((0,), 'f32')
     return _o.batch_norm(x, scale, shift, mean, variance, 1, epsilon), nothing, nothing
 
 
 @row('aten._weight_norm_interface_backward.default')
-def _weight_norm_backward(gradient: Tensor, v: Tensor, g: Tensor, norms: Tensor, dim: int) -> tuple:
+def _weight_norm_backward(gradient: Tensor, v: Tensor, g: Tensor, norms: Tensor, dim: int) -> tuple[Any, ...]:
     axes = tuple(i for i in range(v.ndim) if i != dim % v.ndim)
     along = _o.sum(gradient * v, axes, True)
     by_v = (g / norms) * (gradient - v * (along / _o.square(norms)))
@@ -290,7 +290,7 @@ def _weight_norm_backward(gradient: Tensor, v: Tensor, g: Tensor, norms: Tensor,
 
 @row('aten._scaled_dot_product_flash_attention_for_cpu.default')
 def _attention(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0, causal: bool = False, *,
-               attn_mask: Optional[Tensor] = None, scale: Optional[float] = None) -> tuple:
+               attn_mask: Optional[Tensor] = None, scale: Optional[float] = None) -> tuple[Any, ...]:
     if dropout:
         raise Unsupported('attention with dropout')
     if scale == 0:

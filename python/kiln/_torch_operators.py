@@ -37,15 +37,15 @@ def type_of(dtype: Optional[torch.dtype]) -> str:
 ROWS: dict[str, Callable[..., Any]] = {}
 
 
-def row(*names: str) -> Callable[[Callable], Callable]:
+def row(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The row of these operators."""
-    def enter(function: Callable) -> Callable:
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         ROWS.update(dict.fromkeys(names, function))
         return function
     return enter
 
 
-def enter_rows(overloads: str, functions: dict[str, Callable]) -> None:
+def enter_rows(overloads: str, functions: dict[str, Callable[..., Any]]) -> None:
     for name, function in functions.items():
         ROWS.update(dict.fromkeys([f'aten.{name}.{o}' for o in overloads.split()], function))
 
@@ -87,7 +87,7 @@ def _sign(x: Any) -> Any:
     return _o.where(_o.equal(x, x), _o.sign(x), 0)  # of NaN PyTorch's is 0
 
 
-def _besides_nan(function: Callable) -> Callable:
+def _besides_nan(function: Callable[..., Any]) -> Callable[..., Any]:
     def chosen(a: Any, b: Any) -> Any:
         return _o.where(_o.isnan(a), b, _o.where(_o.isnan(b), a, function(a, b)))
     return chosen
@@ -177,7 +177,7 @@ def _axes(x: Tensor, dim: Any) -> Any:
     return dim
 
 
-def _reduction(function: Callable) -> Callable:
+def _reduction(function: Callable[..., Any]) -> Callable[..., Any]:
     def reduced(x: Tensor, dim: Any = None, keepdim: bool = False,
                 dtype: Optional[torch.dtype] = None) -> Tensor:
         x = x if dtype is None else x.astype(type_of(dtype))
@@ -185,31 +185,32 @@ def _reduction(function: Callable) -> Callable:
     return reduced
 
 
-def _extreme(function: Callable) -> Callable:
+def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
     def reduced(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         return x if not x.ndim else function(x, _axes(x, dim), keepdim)
     return reduced
 
 
-def _truth(name: str) -> Callable:
+def _truth(name: str) -> Callable[..., Any]:
     def reduced(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         return _o.not_equal(x, 0) if not x.ndim else _arithmetic.truth(x, name, _axes(x, dim), keepdim)
     return reduced
 
 
-def _position(function: Callable) -> Callable:
+def _position(function: Callable[..., Any]) -> Callable[..., Any]:
     def reduced(x: Tensor, dim: Optional[int] = None, keepdim: bool = False) -> Tensor:
         if not x.ndim:
             return _f.zeros((), 'i64')
         if dim is None:
-            found = function(x.reshape((-1,)), 0, False)
+            found: Tensor = function(x.reshape((-1,)), 0, False)
             return found.reshape((1,) * x.ndim) if keepdim else found
-        return function(x, dim, keepdim)
+        position: Tensor = function(x, dim, keepdim)
+        return position
     return reduced
 
 
-def _extreme_at(largest: bool) -> Callable:
-    def reduced(x: Tensor, dim: int, keepdim: bool = False) -> tuple:
+def _extreme_at(largest: bool) -> Callable[..., Any]:
+    def reduced(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Any, ...]:
         if not x.ndim:
             return x, _f.zeros((), 'i64')
         value, place = (_o.max, _o.argmax) if largest else (_o.min, _o.argmin)
@@ -232,7 +233,7 @@ def _variance(x: Tensor, dim: Any = None, correction: Any = 1, keepdim: bool = F
 
 
 @row('aten.var_mean.correction')
-def _variance_and_mean(x: Tensor, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> tuple:
+def _variance_and_mean(x: Tensor, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> tuple[Any, ...]:
     return _variance(x, dim, correction, keepdim), _o.mean(x, _axes(x, dim), keepdim)
 
 
@@ -343,12 +344,12 @@ def _unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
     return _f.transpose(seen, [i for i in range(seen.ndim) if i != axis + 1] + [axis + 1])
 
 
-def _along(x: Any, dim: int, entry: Any) -> tuple:
+def _along(x: Any, dim: int, entry: Any) -> tuple[Any, ...]:
     """A key that has this entry for a dimension."""
     return (slice(None),) * axis_of(x, dim) + (entry,)
 
 
-def _part(x: Any, dim: int, start: Any, end: Any, step: int) -> tuple:
+def _part(x: Any, dim: int, start: Any, end: Any, step: int) -> tuple[Any, ...]:
     """The key of a slice, which PyTorch clips as Python does."""
     return _along(x, dim, slice(start, end, step))
 
@@ -375,7 +376,7 @@ def _select_scatter(x: Tensor, part: Tensor, dim: int, index: int) -> Tensor:
 
 
 @row('aten.split_with_sizes.default')
-def _split(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list:
+def _split(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Any]:
     return _f.split(x, list(sizes), dim)
 
 
@@ -414,7 +415,7 @@ def _pad(x: Tensor, widths: Sequence[int], value: Any = 0) -> Tensor:
     return _f.pad(x, [(max(0, low), max(0, high)) for low, high in pairs], value)
 
 
-def _with_diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> tuple:
+def _with_diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> tuple[Any, ...]:
     """x with these dimensions as one behind the others, where the diagonal is in that, and the order
     that they were taken in."""
     first, second = axis_of(x, dim1), axis_of(x, dim2)
@@ -449,11 +450,11 @@ enter_rows('default', {'mm': _o.matmul, 'bmm': _o.matmul})
 @row('aten._trilinear.default')
 def _trilinear(a: Tensor, b: Tensor, c: Tensor, expand_a: Sequence[int], expand_b: Sequence[int],
                expand_c: Sequence[int], dims: Sequence[int], unroll: int = 1) -> Tensor:
-    product = None
-    for x, places in ((a, expand_a), (b, expand_b), (c, expand_c)):
+    def expanded(x: Tensor, places: Sequence[int]) -> Tensor:
         for place in places:
             x = _f.expand_dims(x, place)
-        product = x if product is None else product * x
+        return x
+    product = expanded(a, expand_a) * expanded(b, expand_b) * expanded(c, expand_c)
     return _o.sum(product, tuple(dims), False) if dims else product
 
 
@@ -486,13 +487,13 @@ def _pdist(x: Tensor, p: float = 2) -> Tensor:
 
 @row('aten.addmm.default', 'aten.baddbmm.default')
 def _addmm(bias: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    product = _scaled(_o.matmul(a, b), alpha)
+    product: Tensor = _scaled(_o.matmul(a, b), alpha)
     return product if beta == 0 else product + _scaled(bias, beta)
 
 
 @row('aten.addbmm.default')
 def _addbmm(bias: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    product = _scaled(_o.sum(_o.matmul(a, b), 0, False), alpha)
+    product: Tensor = _scaled(_o.sum(_o.matmul(a, b), 0, False), alpha)
     return product if beta == 0 else product + _scaled(bias, beta)
 
 
@@ -511,9 +512,10 @@ def _broadcast_in_dim(x: Tensor, shape: Sequence[int], dims: Sequence[int]) -> T
     return x.reshape(shown).broadcast_to(shape)
 
 
-def _over(function: Callable) -> Callable:
+def _over(function: Callable[..., Any]) -> Callable[..., Any]:
     def reduced(x: Tensor, dims: Sequence[int], **_: Any) -> Tensor:
-        return function(x, tuple(dims), False)
+        made: Tensor = function(x, tuple(dims), False)
+        return made
     return reduced
 
 

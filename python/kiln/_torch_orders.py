@@ -13,7 +13,7 @@ from ._torch_operators import ROWS, Unsupported, axis_of, row, type_of
 # ---- order ----
 
 
-def _sorted(x: Tensor, dim: int = -1, descending: bool = False) -> tuple:
+def _sorted(x: Tensor, dim: int = -1, descending: bool = False) -> tuple[Any, ...]:
     if not x.ndim:
         return x, _f.zeros((), 'i64')
     order = _o.argsort(x, dim, descending)
@@ -26,7 +26,7 @@ ROWS['aten.sort.stable'] = lambda x, stable=None, dim=-1, descending=False: \
 
 
 @row('aten.topk.default')
-def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple:
+def _topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, ...]:
     return _f.topk(x, k, dim, not largest)
 
 
@@ -35,7 +35,7 @@ def _dropped(x: Tensor, axis: int, keepdim: bool) -> Tensor:
     return x if keepdim else _f.squeeze(x, axis)
 
 
-def _at(parts: Sequence[Tensor], axis: int, place: Any, keepdim: bool) -> tuple:
+def _at(parts: Sequence[Tensor], axis: int, place: Any, keepdim: bool) -> tuple[Any, ...]:
     """The elements of each part at a place along an axis: a number, or a tensor of one for each row."""
     if isinstance(place, int):
         key = (slice(None),) * axis + (slice(place, place + 1),)
@@ -45,18 +45,19 @@ def _at(parts: Sequence[Tensor], axis: int, place: Any, keepdim: bool) -> tuple:
     return tuple(_dropped(part, axis, keepdim) for part in picked)
 
 
-def _of_rows(function: Callable) -> Callable:
+def _of_rows(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of a tensor, an axis, and whether that is kept, that gives values and positions: of
     the scalar too."""
-    def made(x: Tensor, *arguments: Any, dim: int = -1, keepdim: bool = False) -> tuple:
+    def made(x: Tensor, *arguments: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, ...]:
         if not x.ndim:
             return x, _f.zeros((), 'i64')
-        return function(x, *arguments, axis_of(x, dim), keepdim)
+        both: tuple[Any, ...] = function(x, *arguments, axis_of(x, dim), keepdim)
+        return both
     return made
 
 
 @_of_rows
-def _kth_value(x: Tensor, k: int, axis: int, keepdim: bool) -> tuple:
+def _kth_value(x: Tensor, k: int, axis: int, keepdim: bool) -> tuple[Any, ...]:
     return _at(_sorted(x, axis), axis, k - 1, keepdim)
 
 
@@ -65,7 +66,7 @@ ROWS['aten.kthvalue.default'] = lambda x, k, dim=-1, keepdim=False: \
 
 
 @_of_rows
-def _median(x: Tensor, axis: int, keepdim: bool) -> tuple:
+def _median(x: Tensor, axis: int, keepdim: bool) -> tuple[Any, ...]:
     """The lower of two in the middle; NaN where an element is, and where the first of these is."""
     if not x.shape[axis]:
         raise Unsupported('nothing along the dimension')
@@ -79,7 +80,7 @@ def _median(x: Tensor, axis: int, keepdim: bool) -> tuple:
 
 
 @_of_rows
-def _median_besides_nan(x: Tensor, axis: int, keepdim: bool) -> tuple:
+def _median_besides_nan(x: Tensor, axis: int, keepdim: bool) -> tuple[Any, ...]:
     if not x.shape[axis]:
         raise Unsupported('nothing along the dimension')
     ordered = _sorted(x, axis)
@@ -98,7 +99,7 @@ for _name, _function in (('median', _median), ('nanmedian', _median_besides_nan)
 
 
 @_of_rows
-def _mode(x: Tensor, axis: int, keepdim: bool) -> tuple:
+def _mode(x: Tensor, axis: int, keepdim: bool) -> tuple[Any, ...]:
     """The smallest of the most frequent elements, and the last position of it."""
     values, order = _sorted(x, axis)
     places = _o.iota(values.shape, axis)
@@ -168,16 +169,16 @@ def _log_cumsum_exp(x: Tensor, dim: int) -> Tensor:
     return _running((x,), axis_of(x, dim), (-math.inf,), lambda a, b: (_log_added(a[0], b[0]),))[0]
 
 
-def _running_extreme(largest: bool) -> Callable:
+def _running_extreme(largest: bool) -> Callable[..., Any]:
     """The extreme so far, and the last position that has it; NaN is more extreme than all."""
-    def join(earlier: Sequence[Tensor], later: Sequence[Tensor]) -> tuple:
+    def join(earlier: Sequence[Tensor], later: Sequence[Tensor]) -> tuple[Any, ...]:
         (a, i), (b, j) = earlier, later
         taken = (_o.greater_equal if largest else _o.less_equal)(b, a)
         if a.dtype.is_floating:
             taken = _o.logical_or(_o.isnan(b), _o.logical_and(_o.logical_not(_o.isnan(a)), taken))
         return _o.where(taken, b, a), _o.where(taken, j, i)
 
-    def running(x: Tensor, dim: int) -> tuple:
+    def running(x: Tensor, dim: int) -> tuple[Any, ...]:
         if not x.ndim:
             return x, _f.zeros((), 'i64')
         axis = axis_of(x, dim)
@@ -231,7 +232,8 @@ def _search_sorted(ordered: Tensor, values: Any, *, out_int32: bool = False, rig
 @row('aten.bucketize.Tensor', 'aten.bucketize.Scalar')
 def _bucketize(values: Any, boundaries: Tensor, *, out_int32: bool = False,
                right: bool = False) -> Tensor:
-    return _search_sorted(boundaries, values, right=right)
+    found: Tensor = _search_sorted(boundaries, values, right=right)
+    return found
 
 
 @row('aten.histc.default')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Iterator
 
 
-def leaves_of(tree: Any) -> list:
+def leaves_of(tree: Any) -> list[Any]:
     """The values in it, from left to right; None is none."""
     if isinstance(tree, dict):
         return [leaf for value in tree.values() for leaf in leaves_of(value)]

@@ -2,7 +2,7 @@
 """Types of elements, and how numpy's become them."""
 from __future__ import annotations
 
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 
 import numpy as np
 
@@ -21,6 +21,15 @@ _NUMPY = {
 _COMPUTED = {'f16': 'f32', 'bf16': 'f32', 'bool': 'u8'}
 # Of two types that operations compute in, the one that both are converted to.
 _ORDER = ['u8', 'i8', 'i32', 'i64', 'f32']
+
+
+# What a function takes and gives, for type checkers alone: Python 3.9 has no ParamSpec.
+R = TypeVar('R')
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+    P = ParamSpec('P')
+else:
+    P = TypeVar('P')
 
 
 class DType:

@@ -38,7 +38,7 @@ def _as_array(x: Any) -> Any:
     return np.asarray(x) if isinstance(x, Operators) else x
 
 
-def apply(ufunc: Any, method: str, inputs: tuple, options: dict) -> Any:
+def apply(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[Any, Any]) -> Any:
     """What numpy calls for a universal function of tensors. Without a function of kiln's, or with
     options (`out`, `where`, reduce()), it is numpy's, of the evaluated tensors."""
     function = _function(ufunc.__name__)

@@ -15,7 +15,7 @@ from ._types import BY_NAME, Type, promoted
 
 # ---- products ----
 
-def _met(x1: _tensor.Array, x2: _tensor.Array) -> tuple[list, Any]:
+def _met(x1: _tensor.Array, x2: _tensor.Array) -> tuple[list[Any], Any]:
     """Two tensors in the type in which they meet, and that."""
     given = operands(x1, x2)
     kind = promoted([x.dtype for x in given])
@@ -84,7 +84,7 @@ def cross(x1: _tensor.Array, x2: _tensor.Array, *, axis: int = -1) -> _tensor.Te
     a, b = operands(x1, x2)
     if a.shape[axis_in(axis, a.ndim)] != 3 or b.shape[axis_in(axis, b.ndim)] != 3:
         raise ValueError('cross: vectors have three elements')
-    def turned(x: Any, by: int) -> Any:
+    def turned(x: _tensor.Tensor, by: int) -> _tensor.Tensor:
         return roll(x, by, axis=axis)
     return turned(a, -1) * turned(b, -2) - turned(a, -2) * turned(b, -1)
 

@@ -29,14 +29,15 @@ class Optimizer:
         options = initialised(macro)
         for field, value in fields.items():
             setattr(options, field, value)
-        self._context = find_context(self.parameters)
-        assert self._context is not None
+        context = find_context(self.parameters)
+        assert context is not None
+        self._context = context
         self._owned = Owned(lib.kiln_optimizer_release)
         check(lib.kiln_optimizer_create(self._context._held(), ctypes.byref(options),
                                         len(self.parameters),
                                         pointers([p._owned for p in self.parameters]),
                                         self._owned.out))
-        self._rate = options.learning_rate
+        self._rate: float = options.learning_rate
 
     def step(self, gradients: Any) -> None:
         """Update the parameters by these gradients."""
@@ -76,11 +77,14 @@ class Optimizer:
         of the parameters, back."""
         count = ctypes.c_size_t()
         owned, context = self._owned, self._context
-        assert context is not None
+
+        def hold(_: Any) -> None:
+            """Nothing: that of C goes with the optimiser, `owned`."""
+            assert owned
         array = lib.kiln_optimizer_state(owned, ctypes.byref(count))
         buffers = ctypes.cast(array, ctypes.POINTER(ctypes.c_void_p))
         # Each holds the optimiser, which holds the buffer of C.
-        return [Buffer._of(context, Owned(lambda _, held=owned: None, buffers[i]))
+        return [Buffer._of(context, Owned(hold, buffers[i]))
                 for i in range(count.value)]
 
 

@@ -7,6 +7,7 @@ PyTorch's, on the CPU. An operator that kiln lacks runs in PyTorch, between two 
 """
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from typing import Any, Callable, Optional, Sequence
@@ -35,7 +36,7 @@ _FURTHER = ('_addmm_activation', '_batch_norm_no_update', '_batch_norm_with_upda
             'upsample_bilinear2d', 'upsample_nearest2d', 'view_copy')
 
 
-def _dropout(x: torch.Tensor, p: float, train: Optional[bool]) -> tuple:
+def _dropout(x: torch.Tensor, p: float, train: Optional[bool]) -> tuple[Any, ...]:
     """native_dropout, whose mask is drawn without x: one batch has what is before and behind it."""
     if train is False:
         return x, torch.ones_like(x, dtype=torch.bool)
@@ -43,7 +44,7 @@ def _dropout(x: torch.Tensor, p: float, train: Optional[bool]) -> tuple:
     return x * mask * (0 if p == 1 else 1 / (1 - p)), mask
 
 
-def decompositions() -> dict:
+def decompositions() -> dict[Any, Any]:
     """What operators are made of that have no row. Random ones stay whole: PyTorch computes them, with
     its own generator, in the order in which it would without kiln."""
     table = core_aten_decompositions()
@@ -94,10 +95,10 @@ class _OfAnyShape:
 
     def __init__(self, gm: GraphModule, context: Context) -> None:
         self.gm, self.context = gm, context
-        self.kept: dict[Any, Callable] = {}
+        self.kept: dict[Any, Callable[..., Any]] = {}
         self.lock = threading.Lock()  # guards it
 
-    def __call__(self, arguments: Sequence[Any]) -> list:
+    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         key = tuple((a.shape, a.stride()) if isinstance(a, torch.Tensor) else a for a in arguments)
         made = self.kept.get(key)
         if made is None:
@@ -106,9 +107,9 @@ class _OfAnyShape:
                 while len(self.kept) >= self._KEPT:
                     self.kept.pop(next(iter(self.kept)))
                 self.kept[key] = made
-        return made(arguments)
+        return list(made(arguments))
 
-    def _made(self, arguments: Sequence[Any]) -> Callable:
+    def _made(self, arguments: Sequence[Any]) -> Callable[..., Any]:
         try:
             values = self._values(arguments)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
@@ -117,7 +118,7 @@ class _OfAnyShape:
             return self._by_pytorch
         return _compiled(self.gm, values, self.context)
 
-    def _by_pytorch(self, arguments: Sequence[Any]) -> list:
+    def _by_pytorch(self, arguments: Sequence[Any]) -> list[Any]:
         with torch.no_grad():
             return list(self.gm(*arguments))
 
@@ -131,7 +132,7 @@ class _OfAnyShape:
         return interpreter.values
 
 
-def _compile(gm: GraphModule, inputs: Sequence[Any]) -> Callable:
+def _compile(gm: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """What aot_autograd calls for the forward and for the backward graph."""
     context = default_context()
     values = {node: node.meta.get('val') for node in gm.graph.nodes}
@@ -143,10 +144,10 @@ def _compile(gm: GraphModule, inputs: Sequence[Any]) -> Callable:
     return _boxed(_compiled(gm, values, context))
 
 
-def _boxed(call: Callable) -> Callable:
+def _boxed(call: Callable[..., Any]) -> Callable[..., Any]:
     """The call as aot_autograd has it: with a list, which is empty afterwards."""
-    def boxed(arguments: list) -> list:
-        results = call(arguments)
+    def boxed(arguments: list[Any]) -> list[Any]:
+        results: list[Any] = call(arguments)
         arguments.clear()
         return results
     boxed._boxed_call = True  # type: ignore[attr-defined]
@@ -157,13 +158,14 @@ def _is_training(inputs: Sequence[Any]) -> bool:
     return torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
 
 
-def backend(gm: GraphModule, inputs: Sequence[Any], *, options: Optional[dict] = None) -> Callable:
+def backend(gm: GraphModule, inputs: Sequence[Any], *,
+            options: Optional[dict[Any, Any]] = None) -> Callable[..., Any]:
     """The backend that torch.compile(model, backend="kiln") finds. It computes in
     kiln.default_context()."""
     compiler = aot_autograd(fw_compiler=_compile, bw_compiler=_compile, inference_compiler=_compile,
                             decompositions=decompositions())
-    if _is_training(inputs):
-        # In its parts: kiln has the gradient of each.
-        with sdpa_kernel(SDPBackend.MATH):
-            return compiler(gm, inputs)
-    return compiler(gm, inputs)
+    # In its parts: kiln has the gradient of each.
+    parts = sdpa_kernel(SDPBackend.MATH) if _is_training(inputs) else contextlib.nullcontext()
+    with parts:
+        made: Callable[..., Any] = compiler(gm, inputs)
+    return made
