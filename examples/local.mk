@@ -6,6 +6,7 @@ examples = \
 	examples/executor \
 	examples/hello \
 	examples/mandelbrot \
+	examples/opencl \
 	examples/serve_digits \
 	examples/train_digits \
 	examples/train_digits_conv
@@ -57,3 +58,4 @@ examples_serve_digits_CPPFLAGS = $(examples_digits_CPPFLAGS) $(MICROHTTPD_CFLAGS
 examples_serve_digits_LDADD = libkiln.la $(ZLIB_LIBS) $(MICROHTTPD_LIBS) -lm -lpthread
 examples_executor_LDADD = libkiln.la -lm -lpthread
 examples_hello_LDADD = libkiln.la
+examples_opencl_LDADD = libkiln.la $(OPENCL_LIBS) -lm

@@ -41,6 +41,7 @@ python_modules = \
 	python/kiln/_types.py \
 	python/kiln/_ufuncs.py \
 	python/kiln/linalg.py \
+	python/kiln/opencl.py \
 	python/kiln/optim.py \
 	python/kiln/py.typed \
 	python/kiln/random.py \
@@ -60,6 +61,7 @@ python_tests = \
 	python/tests/test_loop.py \
 	python/tests/test_onnx.py \
 	python/tests/test_pages.py \
+	python/tests/test_opencl.py \
 	python/tests/test_parallel.py \
 	python/tests/test_running.py \
 	python/tests/test_table.py \

@@ -105,11 +105,15 @@ class Context:
                             ('precision', precision)):
             setattr(options, field, option_word(field, word))
         self._owned: Optional[Owned] = Owned(lib.kiln_context_release)
-        check(lib.kiln_context_create(ctypes.byref(options), self._owned.out))
+        check(self._create(ctypes.byref(options), self._owned.out))
         self._thread = threading.local()  # each one's batch for what is in no other
         self.device = self._describe_device()
         # Whether its batches read and write the host's memory in place.
         self.shares_host_memory = self.device.shares_host_memory and host_memory != 'separate'
+
+    def _create(self, options: Any, out: Any) -> int:
+        status: int = lib.kiln_context_create(options, out)
+        return status
 
     def _describe_device(self) -> Device:
         info = struct('kiln_device_info')()
