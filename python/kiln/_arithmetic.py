@@ -2,6 +2,7 @@
 """Elementwise functions and operators in Python's and numpy's manner, upon the rows of the table."""
 from __future__ import annotations
 
+import functools
 from typing import Any, Optional
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from . import _operations as _o
 from . import _tensor
 from ._context import default_context
-from ._manipulation import astype
+from ._manipulation import astype, broadcast_arrays
 from ._record import find_context, operand, operands, take
 from ._types import BY_NAME
 
@@ -200,6 +201,22 @@ def hypot(x1: _tensor.Array, x2: _tensor.Array) -> _tensor.Tensor:
     return _o.where(_o.logical_or(_o.isinf(a), _o.isinf(b)), np.inf, made)
 
 
+@functools.lru_cache(None)
+def _next() -> Any:
+    """OpenCL C has it: no row of the table does, which would need the bits of a float."""
+    from ._kernel import kernel
+    return kernel('const size_t i = get_global_id(0);\nz[i] = nextafter(x[i], y[i]);', 'x y', 'z',
+                  name='nextafter', host=np.nextafter,
+                  gradient=lambda inputs, outputs, flowed: (flowed[0], None))
+
+
+def nextafter(x1: _tensor.Array, x2: _tensor.Array) -> _tensor.Tensor:
+    """The f32 next to x1 in the direction of x2, which is x1 where both are equal; NaN where one is.
+    The gradient is x1's. On a device without denormal numbers those are 0."""
+    made: _tensor.Tensor = _next()(*broadcast_arrays(*_floats(x1, x2)))
+    return made
+
+
 def logaddexp(x1: _tensor.Array, x2: _tensor.Array) -> _tensor.Tensor:
     """log(exp(x1) + exp(x2)), without overflow."""
     a, b = _floats(x1, x2)
@@ -233,6 +250,6 @@ def imag(x: _tensor.Array) -> _tensor.Tensor:
 __all__ = [
     'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift',
     'bitwise_xor', 'clip', 'conj', 'copysign', 'divide', 'floor_divide', 'hypot', 'imag', 'log10',
-    'logaddexp', 'multiply', 'negative', 'positive', 'power', 'real', 'remainder', 'signbit', 'subtract',
+    'logaddexp', 'multiply', 'negative', 'nextafter', 'positive', 'power', 'real', 'remainder', 'signbit', 'subtract',
     'true_divide',
 ]
