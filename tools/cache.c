@@ -12,6 +12,7 @@
 
 #include <kiln/cache.h>
 
+#include "columns.h"
 #include "suggest.h"
 #include "tool.h"
 
@@ -80,12 +81,14 @@ static int list_text(const kiln_cache_entry *entry, void *user)
     (void)user;
     if (localtime_r(&seconds, &parts))
         strftime(used, sizeof used, "%Y-%m-%d %H:%M:%S", &parts);
-    printf("%s %10llu  %s  ", used, (unsigned long long)entry->bytes, printable(copy.name));
+    const int printed =
+        printf("%s %10llu  %s  ", used, (unsigned long long)entry->bytes, printable(copy.name));
     if (entry->valid)
-        printf("%s  [%s, %s]\n", printable(copy.kernel), printable(copy.device),
-               printable(copy.driver));
+        kiln__tool_print_rest(printed, "%s  [%s, %s]", printable(copy.kernel),
+                              printable(copy.device), printable(copy.driver));
     else
-        puts("(of no use: damaged, foreign, of another format, or not to be read)");
+        kiln__tool_print_rest(
+            printed, "(of no use: damaged, foreign, of another format, or not to be read)");
     return 0;
 }
 

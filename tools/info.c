@@ -10,6 +10,7 @@
 #include <kiln/cache.h>
 #include <kiln/context.h>
 
+#include "columns.h"
 #include "suggest.h"
 #include "tool.h"
 #include "util/format.h"
@@ -140,30 +141,33 @@ static void print_features(const kiln_device_info *info)
         {info->has_subgroups, "sub-groups"},
         {info->has_inline_ptx, "inline PTX"},
     };
-    const char *between = "  features    ";
-    for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
-        if (!features[i].has)
-            continue;
-        printf("%s%s", between, features[i].name);
-        between = ", ";
-    }
-    puts(*between == ',' ? "" : "  features    none");
+    char text[256] = "";
+    size_t length = 0;
+    for (size_t i = 0; i < sizeof features / sizeof *features; i++)
+        if (features[i].has && length < sizeof text)
+            length += (size_t)snprintf(text + length, sizeof text - length, "%s%s",
+                                       length ? ", " : "", features[i].name);
+    kiln__tool_print_rest(printf("  features    "), "%s", length ? text : "none");
 }
 
 static void print_device(const kiln_device_info *info, bool chosen)
 {
-    printf("%zu: %s%s\n", info->index, info->name, chosen ? " (default)" : "");
+    kiln__tool_print_rest(printf("%zu: ", info->index), "%s%s", info->name,
+                          chosen ? " (default)" : "");
     printf("  type        %s\n", kiln_device_type_name(info->type));
     printf("  vendor      %s\n", info->vendor);
-    printf("  platform    %s, %s\n", info->platform, info->platform_version);
-    printf("  driver      %s, %s\n", info->driver_version, info->opencl_c_version);
+    kiln__tool_print_rest(printf("  platform    "), "%s, %s", info->platform,
+                          info->platform_version);
+    kiln__tool_print_rest(printf("  driver      "), "%s, %s", info->driver_version,
+                          info->opencl_c_version);
     printf("  compute     %u units at %u MHz\n", info->compute_units, info->clock_mhz);
     printf("  memory      %s, at most %s in one allocation\n", bytes(info->memory),
            bytes(info->max_allocation));
     printf("  near memory %s cache, %s local memory\n", bytes(info->cache),
            bytes(info->local_memory));
-    printf("  limits      %zu work-items in a group, float vectors of %u, buffers aligned to %u\n",
-           info->max_work_group, info->preferred_vector_f32, info->base_alignment);
+    kiln__tool_print_rest(printf("  limits      "),
+                          "%zu work-items in a group, float vectors of %u, buffers aligned to %u",
+                          info->max_work_group, info->preferred_vector_f32, info->base_alignment);
     print_features(info);
 }
 
@@ -175,8 +179,9 @@ static void print_text(const struct report *report)
             printf("  precision   %s\n", kiln_type_name(report->precisions[i]));
     }
     if (report->cache.folder[0])
-        printf("cache: %s, %llu entries, %s\n", report->cache.folder,
-               (unsigned long long)report->cache.entries, bytes(report->cache.bytes));
+        kiln__tool_print_rest(printf("cache: "), "%s, %llu entries, %s", report->cache.folder,
+                              (unsigned long long)report->cache.entries,
+                              bytes(report->cache.bytes));
     else
         puts("cache: in memory only");
 }

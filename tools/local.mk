@@ -6,6 +6,8 @@ kiln_SOURCES = \
 	lib/util/format.c \
 	lib/util/format.h \
 	tools/cache.c \
+	tools/columns.c \
+	tools/columns.h \
 	tools/complete.c \
 	tools/complete.h \
 	tools/explain.c \
@@ -45,6 +47,7 @@ run_sources = \
 	tools/run_model.c \
 	tools/run_model.h \
 	tools/run_profile.c \
+	tools/run_progress.c \
 	tools/run_report.c
 embed_sources = \
 	tools/embed.c \
@@ -86,7 +89,7 @@ serve_encoder_sources = \
 if ONNX
 kiln_SOURCES += $(run_sources) $(precision_sources)
 kiln_CPPFLAGS += -DHAVE_ONNX=1
-kiln_LDADD += libkiln-onnx.la
+kiln_LDADD += libkiln-onnx.la -lpthread
 if UTF8PROC
 kiln_SOURCES += $(embed_sources) $(tokenizer_sources)
 kiln_CPPFLAGS += $(UTF8PROC_CFLAGS)

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "columns.h"
 #include "profile.h"
 #include "suggest.h"
 #include "tool.h"
@@ -81,22 +82,30 @@ static size_t rows_of(const struct request *request, const struct kiln__profile 
     return request->rows && request->rows < profile->count ? request->rows : profile->count;
 }
 
+/* Of lines below a row: under its last column, where there is room for that. */
+static int indent(void)
+{
+    return printf("%*s", kiln__tool_width() < 65 + 30 ? 12 : 65, "");
+}
+
 /* The first few. */
 static void print_names(json_t *names)
 {
-    size_t told = 0;
+    char text[512] = "";
+    size_t told = 0, length = 0;
     const char *name;
     json_t *nothing;
-    printf("%65sfor ", "");
     json_object_foreach(names, name, nothing)
     {
-        if (told < 3)
-            printf("%s%s", told ? ", " : "", name);
+        if (told < 3 && length < sizeof text)
+            length += (size_t)snprintf(text + length, sizeof text - length, "%s%s",
+                                       told ? ", " : "", name);
         told++;
     }
     if (told > 3)
-        printf(" and %zu more", told - 3);
-    putchar('\n');
+        kiln__tool_print_rest(indent(), "for %s and %zu more", text, told - 3);
+    else
+        kiln__tool_print_rest(indent(), "for %s", text);
 }
 
 static json_t *names_json(json_t *names)
@@ -113,27 +122,25 @@ static json_t *names_json(json_t *names)
 static void print_row(const struct kiln__profile *profile, const struct kiln__profile_row *row)
 {
     double share = kiln__profile_share(profile, row);
-    printf("%9.3f %5.1f %8llu %9.1f %9.2f %8.2f ", row->seconds * 1e3,
-           profile->seconds > 0 ? row->seconds / profile->seconds * 100 : 0,
-           (unsigned long long)row->count, row->seconds / (double)row->count * 1e6,
-           row->seconds > 0 ? row->operations / row->seconds / 1e9 : 0,
-           row->seconds > 0 ? row->bytes / row->seconds / 1e9 : 0);
-    if (share >= 0)
-        printf("%6.0f  ", share * 100);
-    else
-        printf("%6s  ", "");
-    printf("%s%s%s\n", row->name, row->what[0] ? ": " : "", row->what);
+    int printed = printf("%9.3f %5.1f %8llu %9.1f %9.2f %8.2f ", row->seconds * 1e3,
+                         profile->seconds > 0 ? row->seconds / profile->seconds * 100 : 0,
+                         (unsigned long long)row->count, row->seconds / (double)row->count * 1e6,
+                         row->seconds > 0 ? row->operations / row->seconds / 1e9 : 0,
+                         row->seconds > 0 ? row->bytes / row->seconds / 1e9 : 0);
+    printed += share >= 0 ? printf("%6.0f  ", share * 100) : printf("%6s  ", "");
+    kiln__tool_print_rest(printed, "%s%s%s", row->name, row->what[0] ? ": " : "", row->what);
     if (json_object_size(row->names))
         print_names(row->names);
     if (row->shapes[0])
-        printf("%65s%s\n", "", row->shapes);
+        kiln__tool_print_rest(indent(), "%s", row->shapes);
 }
 
 static void print_table(const struct request *request, const struct kiln__profile *profile)
 {
     size_t count = rows_of(request, profile);
-    printf("%.3f ms of kernels and transfers on %s, in %.3f ms from the first to the last\n",
-           profile->seconds * 1e3, profile->device, profile->span * 1e3);
+    kiln__tool_print_rest(
+        0, "%.3f ms of kernels and transfers on %s, in %.3f ms from the first to the last",
+        profile->seconds * 1e3, profile->device, profile->span * 1e3);
     if (profile->peaks.bytes > 0)
         printf("peak: %.1f GFLOP/s by a product, %.1f GB/s by a map, of this library here\n",
                profile->peaks.operations / 1e9, profile->peaks.bytes / 1e9);

@@ -114,8 +114,11 @@ static kiln_status run_lease(const struct run_request *request, kiln_context *co
         fputs("kiln run: the host computes everything in double precision, one element after the "
               "other: minutes for a large model\n",
               stderr);
-    if (!status)
+    if (!status) {
+        struct run_progress *progress = run_progress_begin(context, result->lease->batch);
         status = kiln_batch_execute(result->lease->batch);
+        run_progress_end(progress);
+    }
     result->times.first = now() - start;
     if (!status && !request->validate)
         status = time_runs(request, context, result->lease->batch, &result->times);

@@ -80,3 +80,8 @@ json_t *run_make_json(const struct run_request *request, const struct run_result
 /* and what a trace says, which is written when all is released. */
 void run_print_launches(const struct run_launches *launches);
 void run_add_launches(json_t *root, const struct run_launches *launches);
+
+/* Say at a terminal, on standard error, how many kernels are there, until the end; NULL: it is
+ * none. */
+struct run_progress *run_progress_begin(kiln_context *context, kiln_batch *batch);
+void run_progress_end(struct run_progress *progress);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "columns.h"
 #include "run_model.h"
 
 /* ---- text ---- */
@@ -46,10 +47,12 @@ void run_print_launches(const struct run_launches *launches)
     printf("\n%4s %10s %6s %9s  %s\n", "", "us", "%", "GB/s", "kernel or transfer");
     for (size_t i = 0; i < launches->count; i++) {
         const struct run_launch *launch = &launches->items[i];
-        printf("%4zu %10.1f %6.1f %9.2f  %s%s%s\n", i, launch->seconds * 1e6,
-               total > 0 ? 100 * launch->seconds / total : 0,
-               launch->seconds > 0 ? launch->bytes / launch->seconds * 1e-9 : 0, launch->name,
-               launch->nodes[0] ? ": " : "", launch->nodes);
+        const int printed =
+            printf("%4zu %10.1f %6.1f %9.2f  ", i, launch->seconds * 1e6,
+                   total > 0 ? 100 * launch->seconds / total : 0,
+                   launch->seconds > 0 ? launch->bytes / launch->seconds * 1e-9 : 0);
+        kiln__tool_print_rest(printed, "%s%s%s", launch->name, launch->nodes[0] ? ": " : "",
+                              launch->nodes);
     }
     printf("%4s %10.1f  a run, on the device\n", "", total * 1e6);
 }
@@ -65,20 +68,24 @@ void run_print_text(const struct run_request *request, const struct run_result *
     print_values("output", outputs, output_count, lease ? lease->outputs : NULL);
     for (const char *notes = kiln_model_notes(result->model); *notes;) {
         size_t length = strcspn(notes, "\n");
-        printf("%-8s %.*s\n", "note", (int)length, notes);
+        kiln__tool_print_rest(printf("%-8s ", "note"), "%.*s", (int)length, notes);
         notes += length + (notes[length] == '\n');
     }
     if (!lease)
         return;
-    printf("%-8s %s\n", "device", result->device);
-    printf("%-8s %.1f MB of weights, %.1f MB beside them in a run\n", "memory",
-           (double)times->weight_bytes * 1e-6, (double)times->peak_bytes * 1e-6);
-    printf("%-8s %.3f s to load, %.3f s the first run\n", "time", times->load, times->first);
+    kiln__tool_print_rest(printf("%-8s ", "device"), "%s", result->device);
+    kiln__tool_print_rest(printf("%-8s ", "memory"),
+                          "%.1f MB of weights, %.1f MB beside them in a run",
+                          (double)times->weight_bytes * 1e-6, (double)times->peak_bytes * 1e-6);
+    kiln__tool_print_rest(printf("%-8s ", "time"), "%.3f s to load, %.3f s the first run",
+                          times->load, times->first);
     if (times->runs)
-        printf("%-8s %.3f ms a run (median of %zu; best %.3f, mean %.3f)\n", "",
-               times->median * 1e3, times->runs, times->best * 1e3, times->mean * 1e3);
+        kiln__tool_print_rest(
+            printf("%-8s ", ""), "%.3f ms a run (median of %zu; best %.3f, mean %.3f)",
+            times->median * 1e3, times->runs, times->best * 1e3, times->mean * 1e3);
     if (request->validate)
-        puts("results  agree with the host's in double precision, operation by operation");
+        kiln__tool_print_rest(printf("%-8s ", "results"), "%s",
+                              "agree with the host's in double precision, operation by operation");
 }
 
 /* ---- JSON ---- */

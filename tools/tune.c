@@ -13,6 +13,7 @@
 
 #include <kiln/kiln.h>
 
+#include "columns.h"
 #include "suggest.h"
 #include "tool.h"
 #include "tune_library.h"
@@ -239,7 +240,7 @@ static int run_time(const struct request *request)
 }
 
 /* The values that a parameter may have on this device; products' kernels with their names. */
-static void list_candidates(const kiln_tunable *tunable)
+static void list_candidates(const kiln_tunable *tunable, FILE *stream)
 {
     static const char *const products[] = {
         "",
@@ -249,22 +250,35 @@ static void list_candidates(const kiln_tunable *tunable)
     const bool named = !strcmp(tunable->name, "product");
     for (size_t i = 0; i < tunable->count; i++) {
         const unsigned value = tunable->candidates[i];
-        printf("%s%u", i ? ", " : " (", value);
+        fprintf(stream, "%s%u", i ? ", " : " (", value);
         if (named && value < sizeof products / sizeof *products)
-            printf(" %s", products[value]);
+            fprintf(stream, " %s", products[value]);
     }
-    puts(tunable->count ? ")" : "");
+    fputs(tunable->count ? ")" : "", stream);
+}
+
+/* What a parameter is about, and its candidates. */
+static void list_tunable(const kiln_tunable *tunable)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    if (stream) {
+        fputs(tunable->purpose, stream);
+        list_candidates(tunable, stream);
+        fclose(stream);
+    }
+    kiln__tool_print_rest(printf("%-12s %8u %8u  ", tunable->name, tunable->value, tunable->usual),
+                          "%s", text ? text : tunable->purpose);
+    free(text);
 }
 
 static int run_list(kiln_context *context, struct tune_record *record, const char *file)
 {
     (void)context, (void)file;
     printf("%-12s %8s %8s  %s\n", "parameter", "value", "usual", "what (values to choose from)");
-    for (size_t i = 0; i < record->count; i++) {
-        printf("%-12s %8u %8u  %s", record->tunables[i].name, record->tunables[i].value,
-               record->tunables[i].usual, record->tunables[i].purpose);
-        list_candidates(&record->tunables[i]);
-    }
+    for (size_t i = 0; i < record->count; i++)
+        list_tunable(&record->tunables[i]);
     for (size_t i = 0; i < record->works_count; i++) {
         printf("%s:", record->works[i].name);
         for (size_t k = 0; k < record->count; k++)

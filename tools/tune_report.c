@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "columns.h"
+
 static void print_table(const struct tune_gain *gains, size_t count, bool compares)
 {
     double sum = 0;
@@ -12,8 +14,10 @@ static void print_table(const struct tune_gain *gains, size_t count, bool compar
            compares ? "tuned/us" : "times as", "values");
     for (size_t i = 0; i < count; i++) {
         double share = gains[i].share;
-        printf("%-36s %10.4g %10.4g %8.2f  %s\n", gains[i].name, 1e3 * gains[i].seconds / share,
-               1e3 * gains[i].seconds, compares ? share : 1 / share, gains[i].values);
+        const int printed =
+            printf("%-36s %10.4g %10.4g %8.2f  ", gains[i].name, 1e3 * gains[i].seconds / share,
+                   1e3 * gains[i].seconds, compares ? share : 1 / share);
+        kiln__tool_print_rest(printed, "%s", gains[i].values);
         sum += log(share);
         beyond += share < 0.8;
     }

@@ -27,6 +27,14 @@ if ! "$kiln" info >/dev/null 2>&1; then
 fi
 check "a table names what is computed" 0 ' kiln_map: relu, mul, add' --no-peaks ./examples/hello
 check "and of what shapes" 0 'f32\[4\] f32\[4\] -> f32\[4\]' --no-peaks ./examples/hello
+run() {
+    COLUMNS=80 "$kiln" profile "$@" | awk 'length > 80' | grep . || echo "all fit"
+}
+check "the table fits a terminal" 0 '^all fit$' --no-peaks --rows 0 \
+    sh -c './examples/train_digits --stop 1 >/dev/null'
+run() {
+    "$kiln" profile "$@"
+}
 check "and what the program calls it" 0 ' for .*hidden' --no-peaks --rows 0 \
     ./examples/train_digits --stop 1
 check "also of its gradient, apart" 0 ' for gradient of hidden$' --by-name --no-peaks --rows 0 \

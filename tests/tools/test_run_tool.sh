@@ -58,6 +58,14 @@ check "a dimension by its place" 0 '^input  *x  *f32  *\[2, 3\]$' "$models/layer
 check "times as JSON" 0 '"runs": 3,$' "$models/layer.onnx" -r -n batch=2 -b 3 --json
 check "a profile" 0 ' a run, on the device$' "$models/layer.onnx" -r -n batch=2 -p
 check "a profile names nodes" 0 ': xw, s, y$' "$models/layer.onnx" -r -n batch=2 -p
+run() {
+    # The times are others in each run.
+    COLUMNS=60 "$kiln" run "$@" | awk 'length > 60' | grep . || echo "all fit"
+}
+check "it fits a narrow terminal" 0 '^all fit$' "$models/attention.onnx" -r -n n=5 -p
+run() {
+    "$kiln" run "$@"
+}
 check "attention in one call" 0 ' attention_[a-z]*: y$' "$models/attention.onnx" -r -n n=5 -p
 check "the same, node by node" 0 ': weights$' "$models/attention.onnx" -r -n n=5 -p --plain
 check "so many runs" 0 '"runs": 3,$' "$models/layer.onnx" -r -n batch=2 --bench 3 --json
@@ -82,5 +90,18 @@ check "a file that is no array" 1 'layer.onnx' "$models/layer.onnx" -i "x=$model
 check "a shape that does not fit" 1 'x' "$models/layer.onnx" -i "x=$folder/expected.npy"
 check "an output that cannot be written" 1 'nowhere' \
     "$models/layer.onnx" -r -n batch=2 -o "y=$folder/nowhere/y.npy"
+
+# How far the compiler is: at a terminal alone.
+if command -v script >/dev/null && script -qec true /dev/null >/dev/null 2>&1; then
+    run() {
+        "$@"
+    }
+    check "progress at a terminal" 0 'kernels are there, ' script -qec \
+        "'$kiln' run '$models/layer.onnx' -r -n batch=7" /dev/null
+fi
+run() {
+    "$kiln" run "$@" 2>&1 | grep 'kernels are there' || echo "nothing"
+}
+check "and nowhere else" 0 '^nothing$' "$models/layer.onnx" -r -n batch=6
 
 finish
