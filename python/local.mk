@@ -24,6 +24,13 @@ python_modules = \
 	python/kiln/_manipulation.py \
 	python/kiln/_mpi.py \
 	python/kiln/_namespace.py \
+	python/kiln/_nn_attention.py \
+	python/kiln/_nn_init.py \
+	python/kiln/_nn_layers.py \
+	python/kiln/_nn_losses.py \
+	python/kiln/_nn_module.py \
+	python/kiln/_nn_norms.py \
+	python/kiln/_nn_recurrent.py \
 	python/kiln/_onnx.py \
 	python/kiln/_operators.py \
 	python/kiln/_parallel.py \
@@ -41,6 +48,7 @@ python_modules = \
 	python/kiln/_types.py \
 	python/kiln/_ufuncs.py \
 	python/kiln/linalg.py \
+	python/kiln/nn.py \
 	python/kiln/opencl.py \
 	python/kiln/optim.py \
 	python/kiln/py.typed \
@@ -49,6 +57,7 @@ python_modules = \
 python_tests = \
 	python/tests/check_torch.py \
 	python/tests/check_torch_models.py \
+	python/tests/nn_reference.py \
 	python/tests/tap.py \
 	python/tests/test_array_api.py \
 	python/tests/test_executor.py \
@@ -59,6 +68,10 @@ python_tests = \
 	python/tests/test_limits.py \
 	python/tests/test_lm.py \
 	python/tests/test_loop.py \
+	python/tests/test_nn.py \
+	python/tests/test_nn_modules.py \
+	python/tests/test_nn_page.py \
+	python/tests/test_nn_torch.py \
 	python/tests/test_onnx.py \
 	python/tests/test_pages.py \
 	python/tests/test_opencl.py \

@@ -441,6 +441,7 @@ script_tests = \
 	tests/tools/test_completion.sh \
 	tests/tools/test_generate_tool.sh \
 	tests/mpi/test_mpi.sh \
+	tests/python/test_nn.sh \
 	tests/python/test_python.sh \
 	tests/pages/test_release.sh \
 	tests/tools/test_run_tool.sh \

@@ -10,6 +10,7 @@ import time
 import numpy as np
 
 import kiln
+from kiln import nn
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / 'examples' / 'data' / 'digits.csv.gz'
 with gzip.open(DATA, 'rt') as file:
@@ -19,40 +20,30 @@ train, test = slice(0, -360), slice(-360, None)
 
 # %% The network: 64 pixels, 128 hidden units, 10 logits. Weights are buffers: they stay on the device.
 random = np.random.default_rng(2026)
+kiln.random.seed(1)
+model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+for layer in model[0], model[2]:
+    nn.init.kaiming_uniform_(layer.weight, nonlinearity='relu')  # K. He and others, ICCV 2015
 
 
-def weights(inputs, outputs):
-    reach = (6 / inputs) ** 0.5  # as suits relu (K. He and others, ICCV 2015)
-    return kiln.Buffer(random.uniform(-reach, reach, (inputs, outputs)).astype(np.float32))
-
-
-parameters = {'w1': weights(64, 128), 'b1': kiln.Buffer.zeros(128),
-              'w2': weights(128, 10), 'b2': kiln.Buffer.zeros(10)}
-
-
-def logits(p, x):
-    x = x.astype('f32') / 16
-    return kiln.relu(x @ p['w1'] + p['b1']) @ p['w2'] + p['b2']
-
-
-def loss(p, x, y):
-    return kiln.cross_entropy(logits(p, x), y)
+def loss(model, x, y):
+    return nn.cross_entropy(model(x / 16), y)
 
 
 # %% A training step: forward, backward and update run as one batch, recorded in the first call.
-optimizer = kiln.optim.AdamW(parameters, learning_rate=0.01, weight_decay=0.01)
+optimizer = kiln.optim.AdamW(model, learning_rate=0.01, weight_decay=0.01)
 
 
 @kiln.function
 def step(x, y):
-    value, gradients = kiln.value_and_grad(loss)(parameters, x, y)
+    value, gradients = kiln.value_and_grad(loss)(model, x, y)
     optimizer.step(gradients)
     return value
 
 
 @kiln.function
 def read(x):
-    return kiln.argmax(logits(parameters, x), axis=1)
+    return kiln.argmax(model(x / 16), axis=1)
 
 
 # %% Training: 60 epochs, each digit moved by up to a pixel.

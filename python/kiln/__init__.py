@@ -6,7 +6,7 @@
     y = kiln.relu(x) * 2 + [10, 20, 30, 40]       # recorded: nothing has run yet
     print(y.numpy())                              # one kernel
 
-kiln.Context(), kiln.batch(), kiln.Buffer, kiln.function(), kiln.grad() and kiln.optim are the rest of
+kiln.Context(), kiln.batch(), kiln.Buffer, kiln.function(), kiln.grad(), kiln.nn and kiln.optim are the rest of
 it; doc/python.md tells how they go together. Errors of the library are kiln.Error. The module is a
 namespace of the Python array API standard (2024.12).
 
@@ -44,7 +44,7 @@ from ._namespace import *  # noqa: F401,F403
 from ._namespace import __array_api_version__, __array_namespace_info__
 from .linalg import matmul, tensordot, vecdot
 from . import (_arithmetic, _creation, _functions, _gather, _indexing, _manipulation, _namespace,
-               _operations, _search, _statistics, linalg, optim, random)
+               _operations, _search, _statistics, linalg, nn, optim, random)
 
 f32, i32, u8 = _types['f32'], _types['i32'], _types['u8']
 f16, bf16, i64, i8, bool_ = (_types[name] for name in ('f16', 'bf16', 'i64', 'i8', 'bool'))
@@ -59,8 +59,8 @@ __all__ = [
     'Kernel', 'LanguageModel', 'Model', 'Parallel', 'Ranks', 'Row', 'Tensor', 'batch', 'bf16', 'bool_',
     'default_context', 'devices', 'elementwise', 'evaluate', 'f16', 'f32', 'float16', 'float32',
     'function', 'grad', 'i32', 'i64', 'i8', 'int32', 'int64', 'int8', 'kernel', 'library_version',
-    'linalg', 'load', 'load_into', 'loop', 'matmul', 'names', 'optim', 'q4_0', 'q4_1', 'q4_k', 'q4_z', 'q5_0',
-    'q5_1', 'q5_k', 'q6_k', 'q8_0', 'q8_z', 'random', 'save', 'saved', 'scan', 'set_default_context', 'tensor', 'tensordot',
+    'linalg', 'load', 'load_into', 'loop', 'matmul', 'names', 'nn', 'optim', 'q4_0', 'q4_1', 'q4_k', 'q4_z',
+    'q5_0', 'q5_1', 'q5_k', 'q6_k', 'q8_0', 'q8_z', 'random', 'save', 'saved', 'scan', 'set_default_context', 'tensor', 'tensordot',
     'tree_map', 'u8', 'uint8', 'value_and_grad', 'vecdot',
     'while_loop',
 ]

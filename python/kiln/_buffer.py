@@ -92,9 +92,9 @@ class Buffer(Operators):
     # ---- as a tensor ----
 
     def _tensor(self) -> Tensor:
-        tape = _tape.explicit_tape(self._context)
-        if tape is not None and self in tape.exports:
-            return tape.exports[self]
+        content = _tape.content(self)
+        if content is not None:
+            return content
         if self._imported is None or self._imported._version != self._version or \
                 self._imported._changed is not None:
             made = Tensor(self._context, value=self)
@@ -158,11 +158,9 @@ class Buffer(Operators):
             content = self._whole(value)
         else:
             content = replaced(self, key, value)
-        tape = _tape.explicit_tape(self._context)
-        if tape is not None:
-            tape.try_out(content)
-            tape.write(self, content)
-        elif isinstance(content._value, np.ndarray) and content.dtype == self.dtype:
+        if _tape.write(self, content):
+            return
+        if isinstance(content._value, np.ndarray) and content.dtype == self.dtype:
             self._write(content._value)
         else:
             _tape.refuse_while_tracing('a buffer is written')
@@ -205,6 +203,11 @@ class Buffer(Operators):
             self._version += 1
             check(lib.kiln_buffer_unmap(self._owned))
             mapping.pointer = None
+
+    def __deepcopy__(self, memo: Any) -> Buffer:
+        made = Buffer.empty(self.shape, self.dtype, self._context)
+        made._write(self._read())
+        return made
 
     def __reduce__(self) -> Any:
         return Buffer, (self.numpy(), self.dtype)

@@ -107,6 +107,7 @@ class Context:
         self._owned: Optional[Owned] = Owned(lib.kiln_context_release)
         check(self._create(ctypes.byref(options), self._owned.out))
         self._thread = threading.local()  # each one's batch for what is in no other
+        self._generator: Any = None  # see kiln.random.default_generator()
         self.device = self._describe_device()
         # Whether its batches read and write the host's memory in place.
         self.shares_host_memory = self.device.shares_host_memory and host_memory != 'separate'
@@ -171,6 +172,7 @@ class Context:
         """Release the context; buffers and batches that there are still hold it. What else is made
         of it says WRONG_STATE from now on."""
         self._thread = threading.local()
+        self._generator = None
         self._owned = None
 
     def __enter__(self) -> Context:

@@ -9,11 +9,14 @@ from typing import Any, Optional, Sequence
 from ._buffer import Buffer
 from ._context import Context, default_context
 from ._library import Owned, check, lib, pointers, struct, texts
+from ._tree import Named
 from ._types import BY_VALUE
 
 
 def _named(tree: Any, prefix: str = '') -> dict[str, Any]:
-    """{name: value} of nested dicts, lists and tuples: names joined by points."""
+    """{name: value} of nested dicts, lists, tuples and modules: names joined by points."""
+    if isinstance(tree, Named):
+        tree = tree._state()
     if isinstance(tree, dict):
         pairs = tree.items()
     elif isinstance(tree, (list, tuple)):
@@ -28,7 +31,8 @@ def _named(tree: Any, prefix: str = '') -> dict[str, Any]:
 
 def save(path: Any, values: Any) -> None:
     """Write a dict of buffers, tensors and arrays to a safetensors file, under their names. Lists and
-    dicts in it are taken apart: the first of "layers" is "layers.0". The file is whole or not at all.
+    dicts in it are taken apart: the first of "layers" is "layers.0"; a kiln.nn.Module is its
+    state_dict(). The file is whole or not at all.
 
         kiln.save('training.safetensors', {'parameters': w, 'optimizer': optimizer.state})
     """

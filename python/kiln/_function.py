@@ -50,6 +50,10 @@ class _Recording:
         for place in places:
             place._value = None
 
+    def holds(self) -> bool:
+        """Whether the modules whose mode it asked for are in that mode."""
+        return all(module._trains == trains for module, trains in self.tape.modes.values())
+
     def run(self, inputs: list[_Input]) -> Any:
         """The results for these arrays, which are borrowed until then."""
         batch = self.tape.batch
@@ -142,11 +146,12 @@ class Function(Generic[P, R]):
     def _take(self, key: Any) -> Optional[_Recording]:
         """A recording that no other thread runs."""
         with self._lock:
-            idle = self._recordings.get(key)
-            if not idle:
-                return None
-            self._recordings.move_to_end(key)
-            return idle.pop()
+            idle = self._recordings.get(key, [])
+            for i in reversed(range(len(idle))):
+                if idle[i].holds():
+                    self._recordings.move_to_end(key)
+                    return idle.pop(i)
+            return None
 
     def _give_back(self, key: Any, recording: _Recording) -> None:
         with self._lock:

@@ -16,6 +16,7 @@ from ._manipulation import reshape
 from ._record import (axes_of, call, dims_of, find_context, is_none_at_all, operand, options_of,
                       several)
 from ._tape import Expression
+from ._tree import leaves_of, rebuilt
 from ._types import Type, as_dtype
 
 # ---- pools, quantisation, clipping ----
@@ -282,10 +283,10 @@ def quantize_blocks(x: _tensor.Array, dtype: Type) -> np.ndarray:
     return blocks
 
 
-def clip_by_norm(gradients: Sequence[_tensor.Array], max_norm: float) -> tuple[Any, ...]:
-    """(clipped gradients, norm): gradients scaled down so that their common norm is at most
-    max_norm, and the norm before."""
-    operands = [operand(g) for g in gradients]
+def clip_by_norm(gradients: Any, max_norm: float) -> tuple[Any, ...]:
+    """(clipped gradients, norm): gradients, a list, tuple or dict of them, scaled down so that their
+    common norm is at most max_norm, and the norm before."""
+    operands = [operand(g) for g in leaves_of(gradients)]
     count = len(operands)
 
     def enter(batch: Any, handles: list[Any]) -> list[Any]:
@@ -294,7 +295,7 @@ def clip_by_norm(gradients: Sequence[_tensor.Array], max_norm: float) -> tuple[A
                                      max_norm, out)
         return [Handle(out[i].id) for i in range(count)] + [norm]
     *clipped, norm = several(operands[0]._context, operands, enter, count + 1)
-    return clipped, norm
+    return rebuilt(gradients, iter(clipped)), norm
 
 
 __all__ = [

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Sequence, Union
 
 from . import _tape
 from ._context import default_context
 from ._library import Handle, lib
 from ._record import find_context
 from ._tape import Expression, Tape, is_tensor
-from ._tensor import Tensor, as_tensor, learn_shape, make
-from ._tree import leaves_of, rebuilt
+from ._tensor import Tensor, as_tensor, evaluate_on_device, learn_shape, make, present
+from ._tree import Named, leaves_of, opened, rebuilt, tree_map
 from ._types import P
+
+if TYPE_CHECKING:
+    from ._buffer import Buffer
 
 
 class _Gradient(Expression):
@@ -106,34 +109,58 @@ def value_and_grad(function: Callable[P, Any], argnums: Union[int, Sequence[int]
     number `argnums`, or by several: (value, gradient).
 
     Such an argument is a tensor, a buffer, an array, or a list, tuple or dict of them, and the
-    gradient has its structure. Inside, the function gets tensors in their place. With `has_aux` it
+    gradient has its structure. Inside, the function gets tensors in their place. Of a kiln.nn.Module
+    the gradient is {name: tensor}, by the parameters that are not frozen: the function gets the
+    module itself, and in this thread tensors stand for its parameters meanwhile. With `has_aux` it
     gives (value, something else), and the result is ((value, something else), gradient).
 
     No value can be asked for while the function is derived; what it computes otherwise may be.
+    Buffers that the function writes, such as running averages, are written when it has been derived;
+    outside a kiln.function and a `with kiln.batch()` that runs everything at once.
     """
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @functools.wraps(function)
     def derived(*arguments: P.args, **named: P.kwargs) -> tuple[Any, Any]:
         by = [arguments[n] for n in numbers]
-        leaves = leaves_of(by)
+        structure = opened(by)
+        leaves = leaves_of(structure)
         context = find_context(leaves) or find_context(leaves_of(arguments)) or default_context()
         # One of the caller's tensors given twice is two inputs, each with its own gradient.
         inputs = [_input(leaf, context) for leaf in leaves]
-        replaced = rebuilt(by, iter(inputs))
+        source = iter(inputs)
+        stand_for: dict[Buffer, Tensor] = {}
+
+        def inside(leaf: Any) -> Any:
+            if not isinstance(leaf, Named):
+                return next(source)
+            stand_for.update((parameter, next(source)) for parameter in leaf._values().values())
+            return leaf
         given: Any = list(arguments)
-        for n, value in zip(numbers, replaced):
+        for n, value in zip(numbers, tree_map(inside, by)):
             given[n] = value
 
         def trace() -> tuple[Any, ...]:
             result = function(*given, **named)
             loss = as_tensor(result[0] if has_aux else result, context)
             return result, loss, gradients(loss, inputs)
-        result, loss, made = _tape.trace(None, trace)
-        gradient = rebuilt(by, iter(made))
+        writes: dict[Buffer, Tensor] = {}
+        result, loss, made = _tape.trace(None, trace, stand_for, writes)
+        _write(writes, present([*leaves_of(result), loss, *made]))
+        gradient = rebuilt(structure, iter(made))
         gradient = gradient[0] if isinstance(argnums, int) else tuple(gradient)
         return ((loss, result[1]) if has_aux else loss), gradient
     return derived
+
+
+def _write(writes: dict[Buffer, Tensor], tensors: Sequence[Any]) -> None:
+    """Have buffers written that the function has written while it was derived: by what records it, else
+    now, and what else it gave is computed in the same run."""
+    if writes and not _tape.is_recording():
+        evaluate_on_device([t for t in tensors if isinstance(t, Tensor)], writes)
+        return
+    for buffer, content in writes.items():
+        buffer[...] = content
 
 
 def _input(leaf: Any, context: Any) -> Tensor:

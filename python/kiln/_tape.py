@@ -86,6 +86,7 @@ class Tape:
         self.written: set[Buffer] = set()  # by effects
         self.awaited: set[Buffer] = set()  # which are to be written by the next run
         self.keys: dict[Any, tuple[Any, ...]] = {}  # of random numbers, see kiln.random
+        self.modes: dict[int, tuple[Any, ...]] = {}  # of modules that were asked whether they train
         self.asked: dict[Any, Any] = {}  # what the batch was asked for: see finish_recording()
         self.torn = False
         self._set_options()
@@ -311,13 +312,20 @@ def is_tensor(operand: Any) -> bool:
 
 class _Scope:
     """Where a thread records: in the batch of a `with kiln.batch()`, or of what runs in a frame and is
-    recorded. It is over with that, also where an exception came before it could be left."""
+    recorded. It is over with that, also where an exception came before it could be left.
 
-    __slots__ = ('_tape', '_frame')
+    Some buffers are something else in it: `inputs` stand for parameters that are derived by, and
+    `writes`, where it takes any, are what buffers are to hold behind it."""
 
-    def __init__(self, tape: Optional[Tape], frame: Optional[FrameType]) -> None:
+    __slots__ = ('_tape', '_frame', 'inputs', 'writes')
+
+    def __init__(self, tape: Optional[Tape], frame: Optional[FrameType],
+                 inputs: Optional[dict[Buffer, Tensor]] = None,
+                 writes: Optional[dict[Buffer, Tensor]] = None) -> None:
         self._tape = None if tape is None else weakref.ref(tape)
         self._frame = frame
+        self.inputs = {} if inputs is None else inputs
+        self.writes = writes
 
     @property
     def tape(self) -> Optional[Tape]:
@@ -393,10 +401,13 @@ def end_block(tape: Tape) -> None:
     scopes[:] = [scope for scope in scopes if scope.tape is not tape]
 
 
-def trace(tape: Optional[Tape], function: Callable[[], Any]) -> Any:
+def trace(tape: Optional[Tape], function: Callable[[], Any],
+          inputs: Optional[dict[Buffer, Tensor]] = None,
+          writes: Optional[dict[Buffer, Tensor]] = None) -> Any:
     """What `function` gives. What it makes is recorded in the tape, if there is one, and no value can
-    be had."""
-    scope = _Scope(tape, sys._getframe())
+    be had. A tensor of `inputs` stands for its buffer meanwhile. Where there is no tape that writes
+    buffers, what they are to hold goes into `writes`."""
+    scope = _Scope(tape, sys._getframe(), inputs, writes)
     scopes = _scopes()
     try:
         scopes.append(scope)
@@ -423,6 +434,46 @@ def explicit_tape(context: Context) -> Optional[Tape]:
         if tape is not None:
             return tape if tape.context is context else None
     return None
+
+
+def content(buffer: Buffer) -> Optional[Tensor]:
+    """What this thread takes for a buffer's content where it records, if that is not what it holds."""
+    has_tape = False
+    for scope in reversed(_scopes()):
+        if buffer in scope.inputs:
+            return scope.inputs[buffer]
+        if scope.writes and buffer in scope.writes:
+            return scope.writes[buffer]
+        tape = scope.tape
+        if tape is not None and not has_tape:
+            has_tape = True
+            if tape.context is buffer._context and buffer in tape.exports:
+                return tape.exports[buffer]
+    return None
+
+
+def write(buffer: Buffer, tensor: Tensor) -> bool:
+    """Have the buffer written by what this thread records, if that can be."""
+    scopes = _scopes()
+    if any(buffer in scope.inputs for scope in scopes):
+        raise Error('WRONG_STATE', 'a parameter is written while kiln.grad derives by it')
+    tape = explicit_tape(buffer._context)
+    if tape is not None:
+        tape.try_out(tensor)
+        tape.write(buffer, tensor)
+        return True
+    if not scopes or scopes[-1].writes is None:
+        return False
+    scopes[-1].writes[buffer] = tensor
+    return True
+
+
+def note_mode(module: Any, trains: bool) -> None:
+    """What is being recorded depends on whether the module trains."""
+    for scope in _scopes():
+        tape = scope.tape
+        if tape is not None:
+            tape.modes[id(module)] = module, trains
 
 
 def _take_usual_tape(context: Context) -> Tape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Iterator, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence, Union
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from ._library import MAX_RANK, Handle, check, lib, name_text
 from ._operators import Operators as Operators
 from ._tree import tree_map
 from ._types import BY_VALUE, DType, Type, as_dtype, bits_of_bf16, from_raw, storable
+
+if TYPE_CHECKING:
+    from ._buffer import Buffer
 
 # What functions take: tensors, buffers, numbers, numpy's arrays and what becomes one without a copy.
 Array = Any
@@ -86,7 +89,7 @@ class Tensor(Operators):
     def eval(self) -> Tensor:
         """Compute it now, and leave the value on the device. Returns the tensor."""
         if self._tensor()._value is None:
-            _evaluate_on_device([self._tensor()])
+            evaluate_on_device([self._tensor()])
         return self
 
     def item(self) -> Any:
@@ -287,13 +290,20 @@ def evaluate(*tensors: Tensor) -> None:
             settle(t, array)
 
 
-def _evaluate_on_device(tensors: Sequence[Tensor]) -> None:
+def evaluate_on_device(tensors: Sequence[Tensor], writes: dict[Buffer, Tensor] = {}) -> None:
+    """Compute tensors, and leave their values on the device; the same run writes buffers."""
     from ._buffer import Buffer
-    for context in _contexts(tensors):
+    for context in dict.fromkeys([*_contexts(tensors), *(buffer._context for buffer in writes)]):
         _tape.refuse_while_tracing('a value is asked for')
         buffers = {Buffer.empty(t.shape, t.dtype, context=context): t
                    for t in _not_computed(tensors, context)}
-        _tape.run_now(context, lambda tape: tape.exports.update(buffers))
+
+        def request(tape: _tape.Tape) -> None:
+            tape.exports.update(buffers)
+            for buffer, tensor in writes.items():
+                if buffer._context is context:
+                    tape.write(buffer, tensor)
+        _tape.run_now(context, request)
         for buffer, t in buffers.items():
             t._version = buffer._version
             settle(t, buffer)

@@ -5,6 +5,18 @@ from __future__ import annotations
 from typing import Any, Callable, Iterator
 
 
+class Named:
+    """What stands for values under names, as a kiln.nn.Module for its parameters."""
+
+    def _values(self) -> dict[str, Any]:
+        """What is derived by, and what optimisers update."""
+        raise NotImplementedError
+
+    def _state(self) -> dict[str, Any]:
+        """What is saved."""
+        raise NotImplementedError
+
+
 def leaves_of(tree: Any) -> list[Any]:
     """The values in it, from left to right; None is none."""
     if isinstance(tree, dict):
@@ -30,3 +42,8 @@ def tree_map(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     """The structure of `tree`, with function(leaf, leaves of the others in its place ...)."""
     columns = zip(leaves_of(tree), *(leaves_of(other) for other in others))
     return rebuilt(tree, iter([function(*column) for column in columns]))
+
+
+def opened(tree: Any) -> Any:
+    """The same structure, with a dict of its values in place of what has them under names."""
+    return tree_map(lambda leaf: leaf._values() if isinstance(leaf, Named) else leaf, tree)

@@ -10,20 +10,21 @@ from ._buffer import Buffer
 from ._library import Handle, Owned, check, initialised, lib, pointers
 from ._record import find_context
 from ._tensor import as_tensor
-from ._tree import leaves_of
+from ._tree import leaves_of, opened
 
 
 class Optimizer:
     """Parameters with what their method remembers about them, on the device.
 
-    `parameters` is a buffer of a floating type, or a list, tuple or dict of them. `step(gradients)`,
+    `parameters` is a buffer of a floating type, a kiln.nn.Module, which stands for those of its
+    parameters that are not frozen, or a list, tuple or dict of them. `step(gradients)`,
     with gradients in the same structure, updates them in place: when the batch runs, inside a
     `with kiln.batch()` or a kiln.function, and at once elsewhere. What else that batch computes sees
     the parameters before the step.
     """
 
     def __init__(self, macro: str, parameters: Any, fields: dict[str, Any]) -> None:
-        self.parameters: list[Buffer] = leaves_of(parameters)
+        self.parameters: list[Buffer] = leaves_of(opened(parameters))
         if not self.parameters or not all(isinstance(p, Buffer) for p in self.parameters):
             raise TypeError('an optimiser updates kiln.Buffers')
         options = initialised(macro)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the tests of this folder, or of the modules that are named, and speak TAP."""
+"""Run the tests of this folder but for those of kiln.nn (tests/python/test_nn.sh), or of the modules that are
+named, and speak TAP."""
+import glob
 import os
 import sys
 import unittest
@@ -50,9 +52,9 @@ class Tap(unittest.TestResult):
 def main():
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, folder)
-    loader = unittest.TestLoader()
-    suite = loader.loadTestsFromNames(sys.argv[1:]) if sys.argv[1:] else \
-        loader.discover(folder)
+    names = sys.argv[1:] or [os.path.basename(path)[:-3] for path in sorted(glob.glob(f'{folder}/test_*.py'))
+                             if not os.path.basename(path).startswith('test_nn')]
+    suite = unittest.TestLoader().loadTestsFromNames(names)
     result = Tap()
     suite.run(result)
     print(f'1..{result.number}')

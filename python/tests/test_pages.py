@@ -11,7 +11,7 @@ SOURCE = os.environ.get('KILN_SOURCE', '')
 
 
 @unittest.skipUnless(SOURCE, '$KILN_SOURCE does not say where the source tree is')
-class Pages(unittest.TestCase):
+class Programs(unittest.TestCase):
     def run_program(self, *arguments):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True,
@@ -19,12 +19,18 @@ class Pages(unittest.TestCase):
         self.assertEqual((done.stderr, done.returncode), ('', 0), done.stdout)
         return done.stdout
 
+    def run_page(self, name, least):
+        """The Python of a page that has `least` blocks of it or more."""
+        with open(os.path.join(SOURCE, 'doc', name), encoding='utf-8') as file:
+            blocks = re.findall(r'^```python\n(.*?)^```', file.read(), re.M | re.S)
+        self.assertGreaterEqual(len(blocks), least)
+        return self.run_program('-c', '\n'.join(blocks))
+
+
+class Pages(Programs):
     def test_page(self):
         """the blocks of doc/python.md run, one after the other"""
-        with open(os.path.join(SOURCE, 'doc', 'python.md'), encoding='utf-8') as file:
-            blocks = re.findall(r'^```python\n(.*?)^```', file.read(), re.M | re.S)
-        self.assertGreater(len(blocks), 8)
-        said = self.run_program('-c', '\n'.join(blocks))
+        said = self.run_page('python.md', 9)
         self.assertIn('[[10. 24.]\n [10. 28.]]', said)
         self.assertIn('[[2.5, 2.5], [4.5, 4.5],', said)
 
