@@ -17,6 +17,14 @@ struct kiln__tokens {
 /* False: no memory. */
 bool kiln__tokens_add(struct kiln__tokens *tokens, int32_t number);
 
+/* A text to be read. */
+struct kiln__reading {
+    const char *text;
+    size_t bytes;
+    bool control;      /* control tokens that are written out are these */
+    const char *given; /* of each byte, whether it is part of none even so; NULL: of none */
+};
+
 /* Of two tokens in a row; the lowest rank comes first. */
 struct kiln__bpe_merge {
     int32_t left, right, made;

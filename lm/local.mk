@@ -5,10 +5,21 @@
 tokens_sources = \
 	lm/bpe.c \
 	lm/bpe.h \
+	lm/charsmap.c \
+	lm/charsmap.h \
 	lm/split.c \
 	lm/split.h \
+	lm/subwords.c \
+	lm/subwords.h \
+	lm/subwords_added.c \
+	lm/subwords_normalize.c \
+	lm/subwords_read.c \
+	lm/tokenizer_json.c \
+	lm/tokenizer_json.h \
 	lm/unicode.c \
 	lm/unicode.h \
+	lm/unigram.c \
+	lm/unigram.h \
 	lm/vocabulary.c \
 	lm/vocabulary.h
 lm_sources = \
@@ -71,13 +82,14 @@ noinst_LTLIBRARIES += libkiln-lm-internal.la
 libkiln_lm_internal_la_SOURCES = $(lm_sources)
 libkiln_lm_internal_la_CPPFLAGS = $(LM_CPPFLAGS)
 libkiln_lm_internal_la_CFLAGS = $(AM_CFLAGS) $(KILN_HIDDEN)
-libkiln_lm_internal_la_LIBADD = $(UTF8PROC_LIBS)
+libkiln_lm_internal_la_LIBADD = $(UTF8PROC_LIBS) $(JANSSON_LIBS)
 LM_CPPFLAGS = \
 	-I$(top_srcdir) \
 	-I$(top_srcdir)/lib \
 	-I$(top_builddir)/include \
 	-I$(top_srcdir)/include \
 	$(KILN_DEFINES) \
+	$(JANSSON_CFLAGS) \
 	$(UTF8PROC_CFLAGS)
 
 libkiln_lm_la_SOURCES =

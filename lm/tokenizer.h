@@ -19,14 +19,6 @@ struct kiln__tokenizer {
 kiln_status kiln__tokenizer_read(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer);
 void kiln__tokenizer_free(struct kiln__tokenizer *tokenizer);
 
-/* A text to be read. */
-struct kiln__reading {
-    const char *text;
-    size_t bytes;
-    bool control;      /* control tokens that are written out are these */
-    const char *given; /* of each byte, whether it is part of none even so; NULL: of none */
-};
-
 /* Add the tokens of a text. Threads: any. False: no memory. */
 bool kiln__tokenizer_encode(const struct kiln__tokenizer *tokenizer,
                             const struct kiln__reading *reading, struct kiln__tokens *tokens);

@@ -179,13 +179,14 @@ static bool open_model(struct work *work)
 
 static bool open_tokenizer(struct work *work)
 {
-    char error[TOKENIZER_ERROR];
+    char error[KILN__TOKENIZER_ERROR];
     work->tokenizer = tokenizer_open(work->files.vocabulary, error);
     if (!work->tokenizer) {
         fprintf(stderr, "kiln embed: %s\n", error);
         return false;
     }
-    size_t around = work->tokenizer->around.before_count + work->tokenizer->around.after_count;
+    size_t around =
+        work->tokenizer->facts.around.before_count + work->tokenizer->facts.around.after_count;
     if (work->files.max_length > around) {
         work->cutters = embed_open_cutters(work->tokenizer);
         return work->cutters;

@@ -85,7 +85,7 @@ static void *cut(void *user)
             tokenizer_encode(cutter->tokenizer, lines->text + begin, lines->ends[i] - begin,
                              cutter->max_length, cutter->ids + cutter->count, &count);
         if (cutter->fine && !count) /* a tokenizer that puts nothing around a text */
-            cutter->ids[cutter->count + count++] = cutter->tokenizer->unknown;
+            cutter->ids[cutter->count + count++] = cutter->tokenizer->facts.unknown;
         lines->starts[i] = cutter->count;
         cutter->count += count;
     }

@@ -13,7 +13,8 @@
 #include <sys/stat.h>
 
 #include "../lm/sample.h"
-#include "subwords.h"
+#include "../lm/subwords.h"
+#include "tokenizer.h"
 
 enum { STEPS = 3, MOST_ROWS = 128, USUAL_CONTEXT = 4096, MOST_CONTEXT = 1 << 20 };
 enum { MOST_LAYERS = 1024, MOST_ENDS = 16, NAME = 256 };
@@ -165,30 +166,26 @@ static bool read_config(struct folder *folder, size_t room, const char **file)
 
 /* ---- tokens ---- */
 
-static bool mark_special(struct folder *folder, const char *path)
+static bool mark_special(struct folder *folder)
 {
-    json_t *root = json_load_file(path, 0, NULL);
-    const json_t *list = json_object_get(root, "added_tokens");
+    const struct kiln__subwords_list *list = &folder->tokenizer->subwords->list;
     folder->is_special = calloc(folder->n_tokens + 1, sizeof *folder->is_special);
-    for (size_t i = 0; i < json_array_size(list) && folder->is_special; i++) {
-        const json_t *token = json_array_get(list, i);
-        const json_int_t id = json_integer_value(json_object_get(token, "id"));
-        if (id >= 0 && (uint64_t)id < folder->n_tokens)
-            folder->is_special[id] = json_is_true(json_object_get(token, "special"));
-    }
-    json_decref(root);
+    for (size_t i = 0; i < list->count && folder->is_special; i++)
+        if ((size_t)list->added[i].id < folder->n_tokens)
+            folder->is_special[list->added[i].id] = list->added[i].is_special;
     return folder->is_special || complain(folder, "no memory");
 }
 
 static bool open_tokenizer(struct folder *folder)
 {
-    char error[TOKENIZER_ERROR] = "no memory", *path = path_of(folder->path, "tokenizer.json");
+    char error[KILN__TOKENIZER_ERROR] = "no memory",
+         *path = path_of(folder->path, "tokenizer.json");
     folder->tokenizer = path ? tokenizer_open(path, error) : NULL;
     bool opened = folder->tokenizer || complain(folder, "tokenizer.json: %s", error);
     if (opened && !folder->tokenizer->subwords)
         opened = complain(folder, "tokenizer.json: WordPiece, whose tokens are no texts");
     folder->n_tokens = opened ? folder->tokenizer->subwords->vocabulary.count : 0;
-    opened = opened && mark_special(folder, path);
+    opened = opened && mark_special(folder);
     free(path);
     return opened;
 }
@@ -377,7 +374,8 @@ bool folder_has_room(const struct folder *folder)
 
 bool folder_feed(struct folder *folder, const char *text, size_t bytes, size_t *tokens)
 {
-    const size_t behind = folder->tokenizer->around.after_count, most = folder->room + behind + 1;
+    const size_t behind = folder->tokenizer->facts.around.after_count,
+                 most = folder->room + behind + 1;
     int32_t *ids = malloc(most * sizeof *ids);
     bool fed = ids && tokenizer_encode(folder->tokenizer, text, bytes, most, ids, tokens);
     if (!fed)
@@ -404,7 +402,7 @@ static bool is_end(const struct folder *folder, int32_t token)
 /* A token's part of the text. */
 static bool show(struct folder *folder, int32_t token, const char **text, size_t *bytes)
 {
-    const struct subwords *subwords = folder->tokenizer->subwords;
+    const struct kiln__subwords *subwords = folder->tokenizer->subwords;
     *text = "";
     *bytes = 0;
     if ((size_t)token >= folder->n_tokens || folder->is_special[token])
@@ -413,7 +411,7 @@ static bool show(struct folder *folder, int32_t token, const char **text, size_t
     folder->shown = malloc(subwords->vocabulary.tokens[token].length + 1);
     if (!folder->shown)
         return complain(folder, "no memory");
-    *bytes = subwords_write(subwords, token, folder->shown);
+    *bytes = kiln__subwords_write(subwords, token, folder->shown);
     *text = folder->shown;
     return true;
 }

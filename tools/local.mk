@@ -121,18 +121,8 @@ endif
 # The tokenizers of models in ONNX files, on libutf8proc.
 tokenizer_sources = \
 	$(tokens_sources) \
-	lm/charsmap.c \
-	lm/charsmap.h \
-	lm/unigram.c \
-	lm/unigram.h \
-	tools/subwords.c \
-	tools/subwords.h \
-	tools/subwords_added.c \
-	tools/subwords_normalize.c \
-	tools/subwords_read.c \
 	tools/tokenizer.c \
 	tools/tokenizer.h \
-	tools/tokenizer_json.c \
 	tools/wordpiece.c \
 	tools/wordpiece.h \
 	tools/wordpiece_text.c \

@@ -233,15 +233,15 @@ static bool complain(const char *sentence)
 
 static bool open_tokenizer(struct serve_encoder *encoder, size_t most_tokens)
 {
-    char error[TOKENIZER_ERROR];
+    char error[KILN__TOKENIZER_ERROR];
     encoder->tokenizer = tokenizer_open(encoder->files.vocabulary, error);
     if (!encoder->tokenizer)
         return complain(error);
     encoder->max_length = encoder->files.max_length;
     if (most_tokens && most_tokens < encoder->max_length)
         encoder->max_length = most_tokens;
-    return encoder->max_length >
-               encoder->tokenizer->around.before_count + encoder->tokenizer->around.after_count ||
+    return encoder->max_length > encoder->tokenizer->facts.around.before_count +
+                                     encoder->tokenizer->facts.around.after_count ||
            complain("--context has no room for words beside the tokens around them");
 }
 

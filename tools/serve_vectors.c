@@ -62,7 +62,7 @@ static bool add_text(struct serve_reading *r, json_t *text)
 
 static bool add_tokens(struct serve_reading *r, json_t *numbers)
 {
-    const int32_t largest = r->form->model->encoder->tokenizer->largest;
+    const int32_t largest = r->form->model->encoder->tokenizer->facts.largest;
     int32_t *ids = make_room(r->form->vectors, json_array_size(numbers));
     json_t *number;
     size_t i;

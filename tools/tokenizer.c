@@ -5,18 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "subwords.h"
+#include "../lm/subwords.h"
 #include "wordpiece.h"
 
-static bool read_json(const struct tokenizer_reading *reading)
+static bool read_json(const struct kiln__tokenizer_json *reading, struct tokenizer *to)
 {
-    struct tokenizer *to = reading->to;
-    const char *type = tokenizer_text(json_object_get(reading->root, "model"), "type");
-    if (!tokenizer_read_processor(reading))
+    const char *type = kiln__json_text(json_object_get(reading->root, "model"), "type");
+    if (!kiln__tokenizer_read_around(reading))
         return false;
     if (!strcmp(type, "WordPiece"))
         return (to->words = wordpiece_read(reading)) != NULL;
-    return (to->subwords = subwords_read(reading)) != NULL;
+    return (to->subwords = kiln__subwords_read(reading)) != NULL;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -25,18 +24,18 @@ static bool ends_with(const char *text, const char *end)
     return length >= tail && !strcmp(text + length - tail, end);
 }
 
-struct tokenizer *tokenizer_open(const char *path, char error[TOKENIZER_ERROR])
+struct tokenizer *tokenizer_open(const char *path, char error[KILN__TOKENIZER_ERROR])
 {
     struct tokenizer *to = calloc(1, sizeof *to);
-    struct tokenizer_reading reading = {path, NULL, error, to};
+    struct kiln__tokenizer_json reading = {path, NULL, error, to ? &to->facts : NULL};
     json_error_t why;
-    bool fine = to || tokenizer_refuse(&reading, "out of memory");
+    bool fine = to || kiln__tokenizer_refuse(&reading, "out of memory");
     if (fine && !ends_with(path, ".json")) {
         fine = (to->words = wordpiece_read(&reading)) != NULL;
     } else if (fine) {
         json_t *root = json_load_file(path, 0, &why);
         reading.root = root;
-        fine = root ? read_json(&reading) : tokenizer_refuse(&reading, "%s", why.text);
+        fine = root ? read_json(&reading, to) : kiln__tokenizer_refuse(&reading, "%s", why.text);
         json_decref(root);
     }
     if (fine)
@@ -54,7 +53,7 @@ struct tokenizer *tokenizer_share(const struct tokenizer *tokenizer)
     if (tokenizer->words)
         shared->words = wordpiece_share(tokenizer->words);
     if (tokenizer->subwords)
-        subwords_hold(tokenizer->subwords);
+        kiln__subwords_hold(tokenizer->subwords);
     if (!tokenizer->words || shared->words)
         return shared;
     tokenizer_close(shared);
@@ -66,14 +65,27 @@ void tokenizer_close(struct tokenizer *tokenizer)
     if (!tokenizer)
         return;
     wordpiece_close(tokenizer->words);
-    subwords_close(tokenizer->subwords);
+    kiln__subwords_close(tokenizer->subwords);
     free(tokenizer);
+}
+
+static bool encode_subwords(const struct kiln__subwords *subwords, const char *text, size_t bytes,
+                            size_t most, int32_t *ids, size_t *count)
+{
+    const struct kiln__reading reading = {text, bytes, true, NULL};
+    struct kiln__tokens tokens = {0};
+    const bool fine = kiln__subwords_encode(subwords, &reading, most, &tokens);
+    *count = tokens.count;
+    if (tokens.count)
+        memcpy(ids, tokens.numbers, tokens.count * sizeof *ids);
+    free(tokens.numbers);
+    return fine;
 }
 
 bool tokenizer_encode(struct tokenizer *tokenizer, const char *text, size_t bytes, size_t most,
                       int32_t *ids, size_t *count)
 {
-    const struct tokenizer_around *around = &tokenizer->around;
+    const struct kiln__tokenizer_around *around = &tokenizer->facts.around;
     const size_t after = around->after_count, room = most > after ? most - after : 0;
     size_t begin = 0, own = 0;
     while (begin < around->before_count && begin < room) {
@@ -82,7 +94,7 @@ bool tokenizer_encode(struct tokenizer *tokenizer, const char *text, size_t byte
     }
     if (!(tokenizer->words
               ? wordpiece_encode(tokenizer->words, text, bytes, room - begin, ids + begin, &own)
-              : subwords_encode(tokenizer->subwords, text, bytes, room - begin, ids + begin, &own)))
+              : encode_subwords(tokenizer->subwords, text, bytes, room - begin, ids + begin, &own)))
         return false;
     *count = begin + own;
     for (size_t i = 0; i < after && *count < most; i++)

@@ -47,7 +47,7 @@ struct wordpiece {
 
 /* Of tokenizer.json; where the reading has none, of vocab.txt, and of the tokenizer_config.json
  * beside it if there is one. NULL: said. */
-struct wordpiece *wordpiece_read(const struct tokenizer_reading *file);
+struct wordpiece *wordpiece_read(const struct kiln__tokenizer_json *file);
 void wordpiece_close(struct wordpiece *wordpiece);
 
 /* The same tokenizer for another thread, to be closed as well. NULL: no memory. */

@@ -10,7 +10,7 @@
 #include "wordpiece.h"
 
 struct reading {
-    const struct tokenizer_reading *file;
+    const struct kiln__tokenizer_json *file;
     struct wordpiece *to;
 };
 
@@ -20,14 +20,14 @@ static bool find_piece(const struct reading *reading, const char *piece, int32_t
 {
     json_t *number = json_object_get(reading->to->vocabulary, piece);
     if (!number)
-        return tokenizer_refuse(reading->file, "its vocabulary has no \"%s\"", piece);
+        return kiln__tokenizer_refuse(reading->file, "its vocabulary has no \"%s\"", piece);
     *id = (int32_t)json_integer_value(number);
     return true;
 }
 
 static void note_number(const struct reading *reading, json_int_t id)
 {
-    struct tokenizer *to = reading->file->to;
+    struct kiln__tokenizer_facts *to = reading->file->to;
     to->largest = id > to->largest ? (int32_t)id : to->largest;
 }
 
@@ -36,9 +36,10 @@ static bool add_piece(const struct reading *reading, const char *piece, json_int
     struct wordpiece *to = reading->to;
     size_t length = strlen(piece);
     if (id < 0 || id > INT32_MAX)
-        return tokenizer_refuse(reading->file, "\"%s\" has the number %lld", piece, (long long)id);
+        return kiln__tokenizer_refuse(reading->file, "\"%s\" has the number %lld", piece,
+                                      (long long)id);
     if (json_object_set_new_nocheck(to->vocabulary, piece, json_integer(id)))
-        return tokenizer_refuse(reading->file, "out of memory");
+        return kiln__tokenizer_refuse(reading->file, "out of memory");
     to->longest_piece = length > to->longest_piece ? length : to->longest_piece;
     note_number(reading, id);
     return true;
@@ -48,10 +49,10 @@ static bool add_special(const struct reading *reading, const char *token, json_i
 {
     struct wordpiece *to = reading->to;
     if (!*token || id < 0 || id > INT32_MAX)
-        return tokenizer_refuse(reading->file, "the special token \"%s\" has the number %lld",
-                                token, (long long)id);
+        return kiln__tokenizer_refuse(reading->file, "the special token \"%s\" has the number %lld",
+                                      token, (long long)id);
     if (json_object_set_new_nocheck(to->specials, token, json_integer(id)))
-        return tokenizer_refuse(reading->file, "out of memory");
+        return kiln__tokenizer_refuse(reading->file, "out of memory");
     to->special_begins[(unsigned char)*token] = true;
     note_number(reading, id);
     return true;
@@ -62,17 +63,17 @@ static bool add_special(const struct reading *reading, const char *token, json_i
 static bool read_normalizer(const struct reading *reading, const json_t *root)
 {
     const json_t *normalizer = json_object_get(root, "normalizer");
-    const char *type = tokenizer_text(normalizer, "type");
+    const char *type = kiln__json_text(normalizer, "type");
     if (!normalizer || json_is_null(normalizer))
         return true; /* nothing is done */
     if (strcmp(type, "BertNormalizer"))
-        return tokenizer_refuse(reading->file, "its normalizer is \"%s\", not \"BertNormalizer\"",
-                                type);
-    bool lowercase = tokenizer_flag(normalizer, "lowercase", true);
+        return kiln__tokenizer_refuse(reading->file,
+                                      "its normalizer is \"%s\", not \"BertNormalizer\"", type);
+    bool lowercase = kiln__json_flag(normalizer, "lowercase", true);
     reading->to->rules = (struct wordpiece_rules){
-        .clean = tokenizer_flag(normalizer, "clean_text", true),
-        .space_chinese = tokenizer_flag(normalizer, "handle_chinese_chars", true),
-        .strip_accents = tokenizer_flag(normalizer, "strip_accents", lowercase),
+        .clean = kiln__json_flag(normalizer, "clean_text", true),
+        .space_chinese = kiln__json_flag(normalizer, "handle_chinese_chars", true),
+        .strip_accents = kiln__json_flag(normalizer, "strip_accents", lowercase),
         .lowercase = lowercase,
     };
     return true;
@@ -83,11 +84,11 @@ static bool read_pieces(const struct reading *reading, const json_t *model)
     const char *piece;
     json_t *id, *vocabulary = json_object_get(model, "vocab");
     if (!json_is_object(vocabulary))
-        return tokenizer_refuse(reading->file, "its model has no vocabulary");
+        return kiln__tokenizer_refuse(reading->file, "its model has no vocabulary");
     json_object_foreach(vocabulary, piece, id)
     {
         if (!json_is_integer(id))
-            return tokenizer_refuse(reading->file, "\"%s\" has no number", piece);
+            return kiln__tokenizer_refuse(reading->file, "\"%s\" has no number", piece);
         if (!add_piece(reading, piece, json_integer_value(id)))
             return false;
     }
@@ -100,24 +101,25 @@ static bool read_model(const struct reading *reading, const json_t *root)
     const json_t *model = json_object_get(root, "model");
     const json_t *prefix = json_object_get(model, "continuing_subword_prefix");
     const json_t *longest = json_object_get(model, "max_input_chars_per_word");
-    const char *cut = tokenizer_text(json_object_get(root, "pre_tokenizer"), "type");
+    const char *cut = kiln__json_text(json_object_get(root, "pre_tokenizer"), "type");
     if (strcmp(cut, "BertPreTokenizer"))
-        return tokenizer_refuse(reading->file,
-                                "its pre-tokenizer is \"%s\", not \"BertPreTokenizer\"", cut);
+        return kiln__tokenizer_refuse(reading->file,
+                                      "its pre-tokenizer is \"%s\", not \"BertPreTokenizer\"", cut);
     if (json_is_string(prefix)) {
         if (json_string_length(prefix) > WORDPIECE_MOST_PREFIX)
-            return tokenizer_refuse(reading->file, "its prefix of pieces is too long");
+            return kiln__tokenizer_refuse(reading->file, "its prefix of pieces is too long");
         snprintf(to->prefix, sizeof to->prefix, "%s", json_string_value(prefix));
     }
     if (json_is_integer(longest)) {
         json_int_t most = json_integer_value(longest);
         if (most < 1 || most > WORDPIECE_MOST_WORD)
-            return tokenizer_refuse(reading->file, "words of %lld characters are not from 1 to %d",
-                                    (long long)most, WORDPIECE_MOST_WORD);
+            return kiln__tokenizer_refuse(reading->file,
+                                          "words of %lld characters are not from 1 to %d",
+                                          (long long)most, WORDPIECE_MOST_WORD);
         to->longest_word = (size_t)most;
     }
     return read_pieces(reading, model) &&
-           find_piece(reading, tokenizer_text(model, "unk_token"), &to->unknown);
+           find_piece(reading, kiln__json_text(model, "unk_token"), &to->unknown);
 }
 
 static bool read_specials(const struct reading *reading, const json_t *root)
@@ -128,8 +130,8 @@ static bool read_specials(const struct reading *reading, const json_t *root)
     {
         json_t *id = json_object_get(token, "id");
         if (!json_is_integer(id))
-            return tokenizer_refuse(reading->file, "added token %zu has no number", i);
-        if (!add_special(reading, tokenizer_text(token, "content"), json_integer_value(id)))
+            return kiln__tokenizer_refuse(reading->file, "added token %zu has no number", i);
+        if (!add_special(reading, kiln__json_text(token, "content"), json_integer_value(id)))
             return false;
     }
     return true;
@@ -155,9 +157,9 @@ static void read_configuration(const struct reading *reading)
         return;
     json_t *configuration = json_load_file(path, 0, NULL);
     rules->clean = true;
-    rules->lowercase = tokenizer_flag(configuration, "do_lower_case", true);
-    rules->strip_accents = tokenizer_flag(configuration, "strip_accents", rules->lowercase);
-    rules->space_chinese = tokenizer_flag(configuration, "tokenize_chinese_chars", true);
+    rules->lowercase = kiln__json_flag(configuration, "do_lower_case", true);
+    rules->strip_accents = kiln__json_flag(configuration, "strip_accents", rules->lowercase);
+    rules->space_chinese = kiln__json_flag(configuration, "tokenize_chinese_chars", true);
     json_decref(configuration);
     free(path);
 }
@@ -169,7 +171,7 @@ static bool read_lines(const struct reading *reading)
     size_t capacity = 0;
     bool fine = true;
     if (!file)
-        return tokenizer_refuse(reading->file, "%s", strerror(errno));
+        return kiln__tokenizer_refuse(reading->file, "%s", strerror(errno));
     for (json_int_t id = 0; fine; id++) {
         ssize_t length = getline(&line, &capacity, file);
         if (length < 0)
@@ -179,7 +181,7 @@ static bool read_lines(const struct reading *reading)
         fine = add_piece(reading, line, id);
     }
     if (fine && ferror(file))
-        fine = tokenizer_refuse(reading->file, "%s", strerror(errno));
+        fine = kiln__tokenizer_refuse(reading->file, "%s", strerror(errno));
     free(line);
     fclose(file);
     return fine;
@@ -190,7 +192,7 @@ static bool read_vocabulary(const struct reading *reading)
     static const char *const specials[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
     struct wordpiece *to = reading->to;
     read_configuration(reading);
-    struct tokenizer_around *around = &reading->file->to->around;
+    struct kiln__tokenizer_around *around = &reading->file->to->around;
     if (!read_lines(reading) || !find_piece(reading, "[UNK]", &to->unknown) ||
         !find_piece(reading, "[CLS]", around->before) ||
         !find_piece(reading, "[SEP]", around->after))
@@ -215,16 +217,16 @@ static bool make_room(const struct reading *reading)
 {
     struct wordpiece *to = reading->to;
     to->word = new_word(to);
-    return to->word || tokenizer_refuse(reading->file, "out of memory");
+    return to->word || kiln__tokenizer_refuse(reading->file, "out of memory");
 }
 
-struct wordpiece *wordpiece_read(const struct tokenizer_reading *file)
+struct wordpiece *wordpiece_read(const struct kiln__tokenizer_json *file)
 {
     struct wordpiece *to = calloc(1, sizeof *to);
     const struct reading reading = {file, to};
     bool fine = to && (to->vocabulary = json_object()) && (to->specials = json_object());
     if (!fine) {
-        tokenizer_refuse(file, "out of memory");
+        kiln__tokenizer_refuse(file, "out of memory");
     } else {
         memcpy(to->prefix, "##", 3);
         to->longest_word = 100;

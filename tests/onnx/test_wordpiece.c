@@ -215,7 +215,7 @@ Test(wordpiece, a_file_that_is_not_understood_is_refused_in_words)
         {NULL, "added_tokens", "[{\"id\": 1}]", "the special token \"\" has the number 1"},
     };
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-        char error[TOKENIZER_ERROR] = "";
+        char error[KILN__TOKENIZER_ERROR] = "";
         const char *path = write_tokenizer(changes[i].of, changes[i].key, changes[i].value);
         cr_expect_null(tokenizer_open(path, error), "taken: %s", changes[i].sentence);
         cr_expect(strstr(error, changes[i].sentence) && strstr(error, path),
@@ -225,7 +225,7 @@ Test(wordpiece, a_file_that_is_not_understood_is_refused_in_words)
 
 Test(wordpiece, a_file_that_cannot_be_read_is_named)
 {
-    char error[TOKENIZER_ERROR] = "";
+    char error[KILN__TOKENIZER_ERROR] = "";
     cr_expect_null(tokenizer_open(missing_path("vocab.txt"), error));
     cr_expect_not_null(strstr(error, "/vocab.txt: No such file or directory"));
     cr_expect_null(tokenizer_open(write_file("tokenizer.json", "{\"model\": "), error));

@@ -11,7 +11,7 @@ enum { MOST = 512 };
 
 static struct tokenizer *open_one(const char *path)
 {
-    char error[TOKENIZER_ERROR] = "";
+    char error[KILN__TOKENIZER_ERROR] = "";
     struct tokenizer *tokenizer = tokenizer_open(path, error);
     cr_assert(tokenizer, "%s", error);
     return tokenizer;

@@ -11,7 +11,7 @@ enum { MOST = 1 << 16 };
 int main(int argc, char **argv)
 {
     static int32_t ids[MOST];
-    char error[TOKENIZER_ERROR] = "wrong usage", *line = NULL;
+    char error[KILN__TOKENIZER_ERROR] = "wrong usage", *line = NULL;
     struct tokenizer *tokenizer = argc == 2 ? tokenizer_open(argv[1], error) : NULL;
     size_t room = 0, count = 0;
     ssize_t length;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../tools/subwords.h"
+#include "../../lm/subwords.h"
 #include "../support/tokens.h"
 
 /* A file beside this one. */
@@ -77,12 +77,15 @@ Test(subwords, tokens_are_written_as_the_text_that_they_are_of)
     static const char text[] = "the sun\xf0\x9f\x98\x80 is out";
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         struct tokenizer *tokenizer = open_one(path_of(files[i]));
-        int32_t ids[MOST];
+        const struct kiln__reading reading = {text, strlen(text), true, NULL};
+        struct kiln__tokens tokens = {0};
         char written[16 * MOST] = "";
-        size_t count, length = 0;
-        cr_assert(subwords_encode(tokenizer->subwords, text, strlen(text), MOST, ids, &count));
-        for (size_t k = 0; k < count; k++)
-            length += subwords_write(tokenizer->subwords, ids[k], written + length);
+        size_t length = 0;
+        cr_assert(kiln__subwords_encode(tokenizer->subwords, &reading, MOST, &tokens));
+        for (size_t k = 0; k < tokens.count; k++)
+            length +=
+                kiln__subwords_write(tokenizer->subwords, tokens.numbers[k], written + length);
+        free(tokens.numbers);
         cr_expect_str_eq(written + (*written == ' '), text, "%s: \"%s\"", files[i], written);
         tokenizer_close(tokenizer);
     }
@@ -213,7 +216,7 @@ Test(subwords, what_is_not_known_is_refused_in_words)
          "{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"a?\"}", "is damaged"},
     };
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-        char error[TOKENIZER_ERROR] = "";
+        char error[KILN__TOKENIZER_ERROR] = "";
         const char *path =
             changed(changes[i].file, changes[i].of, changes[i].key, changes[i].value);
         cr_expect_null(tokenizer_open(path, error), "taken: %s", changes[i].sentence);
@@ -229,7 +232,7 @@ Test(subwords, a_charsmap_of_noise_is_no_danger)
     static const char *const maps[] = {"CAAAAP///////////wA=", "BAAAAAAAAAAA",
                                        "CAAAAAAEAABhBQAAAA==", "CAAAAAAEAABhBQAAAGEA"};
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
-        char value[200], error[TOKENIZER_ERROR] = "";
+        char value[200], error[KILN__TOKENIZER_ERROR] = "";
         snprintf(value, sizeof value,
                  "{\"type\": \"Precompiled\", \"precompiled_charsmap\": \"%s\"}", maps[i]);
         const char *path = changed("unigram", NULL, "normalizer", value);

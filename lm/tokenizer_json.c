@@ -4,55 +4,56 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tokenizer.h"
+#include "lm/tokenizer_json.h"
 
-bool tokenizer_refuse(const struct tokenizer_reading *reading, const char *format, ...)
+bool kiln__tokenizer_refuse(const struct kiln__tokenizer_json *reading, const char *format, ...)
 {
     va_list arguments;
-    const int length = snprintf(reading->error, TOKENIZER_ERROR, "%s: ", reading->path);
+    const int length = snprintf(reading->error, KILN__TOKENIZER_ERROR, "%s: ", reading->path);
     va_start(arguments, format);
-    if (length >= 0 && length < TOKENIZER_ERROR)
-        vsnprintf(reading->error + length, TOKENIZER_ERROR - (size_t)length, format, arguments);
+    if (length >= 0 && length < KILN__TOKENIZER_ERROR)
+        vsnprintf(reading->error + length, KILN__TOKENIZER_ERROR - (size_t)length, format,
+                  arguments);
     va_end(arguments);
     return false;
 }
 
-const char *tokenizer_text(const json_t *object, const char *key)
+const char *kiln__json_text(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
     return text ? text : "";
 }
 
-bool tokenizer_flag(const json_t *object, const char *key, bool usual)
+bool kiln__json_flag(const json_t *object, const char *key, bool usual)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_boolean(value) ? json_is_true(value) : usual;
 }
 
-static bool add_around(const struct tokenizer_reading *reading,
-                       int32_t around[TOKENIZER_MOST_AROUND], size_t *count, const json_t *id)
+static bool add_around(const struct kiln__tokenizer_json *reading,
+                       int32_t around[KILN__MOST_AROUND], size_t *count, const json_t *id)
 {
     const json_int_t value = json_integer_value(id);
     if (!json_is_integer(id) || value < 0 || value > INT32_MAX)
-        return tokenizer_refuse(reading, "a token of its post-processor has no number");
-    if (*count == TOKENIZER_MOST_AROUND)
-        return tokenizer_refuse(reading, "its post-processor has more than %d tokens on one side",
-                                TOKENIZER_MOST_AROUND);
+        return kiln__tokenizer_refuse(reading, "a token of its post-processor has no number");
+    if (*count == KILN__MOST_AROUND)
+        return kiln__tokenizer_refuse(
+            reading, "its post-processor has more than %d tokens on one side", KILN__MOST_AROUND);
     around[(*count)++] = (int32_t)value;
     return true;
 }
 
 /* A list of special tokens and the text itself. */
-static bool read_template(const struct tokenizer_reading *reading, const json_t *processor)
+static bool read_template(const struct kiln__tokenizer_json *reading, const json_t *processor)
 {
-    struct tokenizer_around *to = &reading->to->around;
+    struct kiln__tokenizer_around *to = &reading->to->around;
     const json_t *tokens = json_object_get(processor, "special_tokens");
     bool is_behind = false;
     size_t i, k;
     json_t *part, *id;
     json_array_foreach(json_object_get(processor, "single"), i, part)
     {
-        const char *name = tokenizer_text(json_object_get(part, "SpecialToken"), "id");
+        const char *name = kiln__json_text(json_object_get(part, "SpecialToken"), "id");
         is_behind |= json_object_get(part, "Sequence") != NULL;
         json_array_foreach(json_object_get(json_object_get(tokens, name), "ids"), k, id)
         {
@@ -61,34 +62,34 @@ static bool read_template(const struct tokenizer_reading *reading, const json_t 
                 return false;
         }
     }
-    return is_behind ||
-           tokenizer_refuse(reading, "its post-processor's template has no place for the text");
+    return is_behind || kiln__tokenizer_refuse(
+                            reading, "its post-processor's template has no place for the text");
 }
 
-static bool read_one(const struct tokenizer_reading *reading, const json_t *processor)
+static bool read_one(const struct kiln__tokenizer_json *reading, const json_t *processor)
 {
-    struct tokenizer_around *to = &reading->to->around;
-    const char *type = tokenizer_text(processor, "type");
+    struct kiln__tokenizer_around *to = &reading->to->around;
+    const char *type = kiln__json_text(processor, "type");
     if (!strcmp(type, "ByteLevel")) /* which says where tokens are in the text */
         return true;
     if (!strcmp(type, "TemplateProcessing"))
         return read_template(reading, processor);
     if (strcmp(type, "BertProcessing") != 0 && strcmp(type, "RobertaProcessing") != 0)
-        return tokenizer_refuse(reading, "its post-processor is \"%s\"", type);
+        return kiln__tokenizer_refuse(reading, "its post-processor is \"%s\"", type);
     return add_around(reading, to->before, &to->before_count,
                       json_array_get(json_object_get(processor, "cls"), 1)) &&
            add_around(reading, to->after, &to->after_count,
                       json_array_get(json_object_get(processor, "sep"), 1));
 }
 
-bool tokenizer_read_processor(const struct tokenizer_reading *reading)
+bool kiln__tokenizer_read_around(const struct kiln__tokenizer_json *reading)
 {
     const json_t *processor = json_object_get(reading->root, "post_processor");
     size_t i;
     json_t *part;
     if (!processor || json_is_null(processor))
         return true; /* nothing around a text */
-    if (strcmp(tokenizer_text(processor, "type"), "Sequence") != 0)
+    if (strcmp(kiln__json_text(processor, "type"), "Sequence") != 0)
         return read_one(reading, processor);
     json_array_foreach(json_object_get(processor, "processors"), i, part)
     {

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "../lm/unicode.h"
-#include "subwords.h"
+#include "lm/subwords.h"
+#include "lm/unicode.h"
 
 /* ---- what is beside one ---- */
 
@@ -59,27 +59,43 @@ static size_t skip_right(const char *text, size_t bytes, size_t at)
 
 /* ---- finding ---- */
 
-static const struct subwords_added *longest_at(const struct subwords_list *list, bool is_normal,
-                                               const char *text, size_t bytes)
+/* Bytes from a place on that may be of a control token. */
+static size_t own_bytes(const struct kiln__reading *reading, size_t at)
 {
-    const struct subwords_added *found = NULL;
+    const size_t rest = reading->bytes - at;
+    const char *given = reading->given ? memchr(reading->given + at, 1, rest) : NULL;
+    if (!reading->control)
+        return 0;
+    return given ? (size_t)(given - reading->given) - at : rest;
+}
+
+static const struct kiln__subwords_added *longest_at(const struct kiln__subwords_list *list,
+                                                     bool is_normal,
+                                                     const struct kiln__reading *reading, size_t at)
+{
+    const struct kiln__subwords_added *found = NULL;
+    const char *text = reading->text + at;
     if (!list->begins[is_normal][(unsigned char)*text])
         return NULL;
+    const size_t own = own_bytes(reading, at);
     for (size_t i = 0; i < list->count; i++) {
-        const struct subwords_added *added = &list->added[i];
-        if (added->is_normal == is_normal && added->length <= bytes &&
+        const struct kiln__subwords_added *added = &list->added[i];
+        if (added->is_normal == is_normal &&
+            added->length <= (added->is_special ? own : reading->bytes - at) &&
             (!found || added->length > found->length) && !memcmp(added->text, text, added->length))
             found = added;
     }
     return found;
 }
 
-struct subwords_place subwords_find(const struct subwords_list *list, bool is_normal,
-                                    const char *text, size_t bytes, size_t from, size_t *at)
+struct kiln__subwords_place kiln__subwords_find(const struct kiln__subwords_list *list,
+                                                bool is_normal, const struct kiln__reading *reading,
+                                                size_t from, size_t *at)
 {
+    const char *text = reading->text;
+    const size_t bytes = reading->bytes;
     for (size_t begin = *at; begin < bytes; begin = *at) {
-        const struct subwords_added *added =
-            longest_at(list, is_normal, text + begin, bytes - begin);
+        const struct kiln__subwords_added *added = longest_at(list, is_normal, reading, begin);
         size_t end = *at = begin + (added ? added->length : 1);
         if (!added || (added->is_word && is_within_word(text, bytes, begin, end)))
             continue;
@@ -87,49 +103,53 @@ struct subwords_place subwords_find(const struct subwords_list *list, bool is_no
             begin = skip_left(text, begin, from);
         if (added->takes_right)
             end = *at = skip_right(text, bytes, end);
-        return (struct subwords_place){added, begin, end};
+        return (struct kiln__subwords_place){added, begin, end};
     }
-    return (struct subwords_place){NULL, bytes, bytes};
+    return (struct kiln__subwords_place){NULL, bytes, bytes};
 }
 
 /* ---- from the file ---- */
 
-static bool read_one(const struct tokenizer_reading *reading, const json_t *object,
-                     const struct subwords_normalizer *normalizer, struct subwords_added *added)
+static bool read_one(const struct kiln__tokenizer_json *reading, const json_t *object,
+                     const struct kiln__subwords_normalizer *normalizer,
+                     struct kiln__subwords_added *added)
 {
     const json_t *id = json_object_get(object, "id");
-    const char *content = tokenizer_text(object, "content");
+    const char *content = kiln__json_text(object, "content");
     const json_int_t number = json_integer_value(id);
-    struct chars text = {0};
+    struct kiln__chars text = {0};
     if (!json_is_integer(id) || number < 0 || number >= INT32_MAX)
-        return tokenizer_refuse(reading, "the added token \"%s\" has no number", content);
-    const bool special = tokenizer_flag(object, "special", false);
-    *added = (struct subwords_added){.id = (int32_t)number,
-                                     .takes_left = tokenizer_flag(object, "lstrip", false),
-                                     .takes_right = tokenizer_flag(object, "rstrip", false),
-                                     .is_word = tokenizer_flag(object, "single_word", false),
-                                     .is_normal = tokenizer_flag(object, "normalized", !special)};
-    chars_add(&text, content, strlen(content));
+        return kiln__tokenizer_refuse(reading, "the added token \"%s\" has no number", content);
+    const bool special = kiln__json_flag(object, "special", false);
+    *added =
+        (struct kiln__subwords_added){.id = (int32_t)number,
+                                      .takes_left = kiln__json_flag(object, "lstrip", false),
+                                      .takes_right = kiln__json_flag(object, "rstrip", false),
+                                      .is_word = kiln__json_flag(object, "single_word", false),
+                                      .is_special = special,
+                                      .is_normal = kiln__json_flag(object, "normalized", !special)};
+    kiln__chars_add(&text, content, strlen(content));
     if (added->is_normal)
-        subwords_normalize(normalizer, &text);
+        kiln__subwords_normalize(normalizer, &text);
     added->text = text.bytes;
     added->length = text.count;
-    return !text.failed || tokenizer_refuse(reading, "out of memory");
+    return !text.failed || kiln__tokenizer_refuse(reading, "out of memory");
 }
 
 /* Those without a text are found nowhere. */
-bool subwords_read_added(const struct tokenizer_reading *reading,
-                         const struct subwords_normalizer *normalizer, struct subwords_list *list)
+bool kiln__subwords_read_added(const struct kiln__tokenizer_json *reading,
+                               const struct kiln__subwords_normalizer *normalizer,
+                               struct kiln__subwords_list *list)
 {
     const json_t *tokens = json_object_get(reading->root, "added_tokens");
     size_t i;
     json_t *object;
     list->added = calloc(json_array_size(tokens) + 1, sizeof *list->added);
     if (!list->added)
-        return tokenizer_refuse(reading, "out of memory");
+        return kiln__tokenizer_refuse(reading, "out of memory");
     json_array_foreach(tokens, i, object)
     {
-        struct subwords_added *added = &list->added[list->count];
+        struct kiln__subwords_added *added = &list->added[list->count];
         if (!read_one(reading, object, normalizer, added)) {
             free(added->text);
             return false;
@@ -146,7 +166,7 @@ bool subwords_read_added(const struct tokenizer_reading *reading,
     return true;
 }
 
-void subwords_free_added(struct subwords_list *list)
+void kiln__subwords_free_added(struct kiln__subwords_list *list)
 {
     for (size_t i = 0; i < list->count; i++)
         free(list->added[i].text);

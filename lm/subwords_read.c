@@ -3,13 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "subwords.h"
+#include "lm/subwords.h"
 
 enum { MOST_TOKENS = 1 << 24 };
 
 struct reading {
-    const struct tokenizer_reading *file;
-    struct subwords *to;
+    const struct kiln__tokenizer_json *file;
+    struct kiln__subwords *to;
     const char *rule; /* how byte-level BPE cuts; NULL: not at all */
     bool has_bytes, has_digits;
     bool is_raw; /* tokens are written as they are */
@@ -17,56 +17,57 @@ struct reading {
 
 static bool no_memory(const struct reading *r)
 {
-    return tokenizer_refuse(r->file, "out of memory");
+    return kiln__tokenizer_refuse(r->file, "out of memory");
 }
 
 /* ---- pre-tokenizers ---- */
 
 /* Whether what a text begins with stays where it is, which "first" goes by. */
-static bool keeps_beginnings(const struct subwords_normalizer *normalizer)
+static bool keeps_beginnings(const struct kiln__subwords_normalizer *normalizer)
 {
     for (size_t i = 0; i < normalizer->count; i++)
-        if (normalizer->steps[i].kind != SUBWORDS_UNICODE &&
-            normalizer->steps[i].kind != SUBWORDS_LOWERCASE)
+        if (normalizer->steps[i].kind != KILN__SUBWORDS_UNICODE &&
+            normalizer->steps[i].kind != KILN__SUBWORDS_LOWERCASE)
             return false;
     return true;
 }
 
 static bool read_metaspace(struct reading *r, const json_t *object)
 {
-    static const char *const schemes[] = {
-        [SUBWORDS_NEVER] = "never", [SUBWORDS_FIRST] = "first", [SUBWORDS_ALWAYS] = "always"};
-    struct subwords *to = r->to;
-    const char *space = tokenizer_text(object, "replacement"),
-               *scheme = tokenizer_text(object, "prepend_scheme");
+    static const char *const schemes[] = {[KILN__SUBWORDS_NEVER] = "never",
+                                          [KILN__SUBWORDS_FIRST] = "first",
+                                          [KILN__SUBWORDS_ALWAYS] = "always"};
+    struct kiln__subwords *to = r->to;
+    const char *space = kiln__json_text(object, "replacement"),
+               *scheme = kiln__json_text(object, "prepend_scheme");
     if (!*space || strlen(space) >= sizeof to->space)
-        return tokenizer_refuse(r->file, "its Metaspace has the replacement \"%s\"", space);
+        return kiln__tokenizer_refuse(r->file, "its Metaspace has the replacement \"%s\"", space);
     stpcpy(to->space, space);
     to->is_spaced = true;
-    to->cuts_spaced = tokenizer_flag(object, "split", true);
-    to->begins =
-        tokenizer_flag(object, "add_prefix_space", true) ? SUBWORDS_ALWAYS : SUBWORDS_NEVER;
+    to->cuts_spaced = kiln__json_flag(object, "split", true);
+    to->begins = kiln__json_flag(object, "add_prefix_space", true) ? KILN__SUBWORDS_ALWAYS
+                                                                   : KILN__SUBWORDS_NEVER;
     if (!*scheme)
         return true;
     if (!strcmp(scheme, "first") && !keeps_beginnings(&to->normalizer))
-        return tokenizer_refuse(r->file, "its Metaspace has the scheme \"first\" behind a "
-                                         "normalizer that takes away beginnings");
+        return kiln__tokenizer_refuse(r->file, "its Metaspace has the scheme \"first\" behind a "
+                                               "normalizer that takes away beginnings");
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
         if (!strcmp(scheme, schemes[i])) {
             to->begins = i;
             return true;
         }
-    return tokenizer_refuse(r->file, "its Metaspace has the scheme \"%s\"", scheme);
+    return kiln__tokenizer_refuse(r->file, "its Metaspace has the scheme \"%s\"", scheme);
 }
 
 static bool read_bytes(struct reading *r, const json_t *object)
 {
     r->has_bytes = true;
-    r->to->leads = tokenizer_flag(object, "add_prefix_space", true);
-    if (!tokenizer_flag(object, "use_regex", true))
+    r->to->leads = kiln__json_flag(object, "add_prefix_space", true);
+    if (!kiln__json_flag(object, "use_regex", true))
         return true;
     if (r->rule)
-        return tokenizer_refuse(r->file, "its pre-tokenizer cuts twice");
+        return kiln__tokenizer_refuse(r->file, "its pre-tokenizer cuts twice");
     r->rule = r->has_digits ? "smollm" : "gpt-2";
     return true;
 }
@@ -75,12 +76,13 @@ static bool read_bytes(struct reading *r, const json_t *object)
 #define BEGIN "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
 
 /* Whether all spaces become something else, as Gemma's do. */
-static bool takes_spaces(const struct subwords_normalizer *normalizer)
+static bool takes_spaces(const struct kiln__subwords_normalizer *normalizer)
 {
     if (!normalizer->count)
         return false;
-    const struct subwords_step *last = &normalizer->steps[normalizer->count - 1];
-    return last->kind == SUBWORDS_REPLACE && !strcmp(last->from, " ") && !strchr(last->to, ' ');
+    const struct kiln__subwords_step *last = &normalizer->steps[normalizer->count - 1];
+    return last->kind == KILN__SUBWORDS_REPLACE && !strcmp(last->from, " ") &&
+           !strchr(last->to, ' ');
 }
 
 static bool read_split(struct reading *r, const json_t *object)
@@ -93,10 +95,10 @@ static bool read_split(struct reading *r, const json_t *object)
         {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
          "gpt-2"},
     };
-    const char *pattern = tokenizer_text(json_object_get(object, "pattern"), "Regex"),
-               *behaviour = tokenizer_text(object, "behavior");
-    const bool inverts = tokenizer_flag(object, "invert", false);
-    if (!strcmp(tokenizer_text(json_object_get(object, "pattern"), "String"), " ") &&
+    const char *pattern = kiln__json_text(json_object_get(object, "pattern"), "Regex"),
+               *behaviour = kiln__json_text(object, "behavior");
+    const bool inverts = kiln__json_flag(object, "invert", false);
+    if (!strcmp(kiln__json_text(json_object_get(object, "pattern"), "String"), " ") &&
         takes_spaces(&r->to->normalizer))
         return true; /* there are none */
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
@@ -106,15 +108,16 @@ static bool read_split(struct reading *r, const json_t *object)
             r->rule = patterns[i].rule;
             return true;
         }
-    return tokenizer_refuse(r->file, "its pre-tokenizer cuts by \"%s\", \"%s\"", pattern,
-                            behaviour);
+    return kiln__tokenizer_refuse(r->file, "its pre-tokenizer cuts by \"%s\", \"%s\"", pattern,
+                                  behaviour);
 }
 
 static bool read_digits(struct reading *r, const json_t *object)
 {
     r->has_digits = true;
-    return (tokenizer_flag(object, "individual_digits", false) && !r->rule) ||
-           tokenizer_refuse(r->file, "its pre-tokenizer has Digits in a way that is not known");
+    return (kiln__json_flag(object, "individual_digits", false) && !r->rule) ||
+           kiln__tokenizer_refuse(r->file,
+                                  "its pre-tokenizer has Digits in a way that is not known");
 }
 
 static bool read_white(struct reading *r, const json_t *object)
@@ -135,11 +138,11 @@ static const struct row {
 
 static bool read_cut(struct reading *r, const json_t *object)
 {
-    const char *type = tokenizer_text(object, "type");
+    const char *type = kiln__json_text(object, "type");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!strcmp(rows[i].type, type))
             return rows[i].read(r, object);
-    return tokenizer_refuse(r->file, "its pre-tokenizer is \"%s\"", type);
+    return kiln__tokenizer_refuse(r->file, "its pre-tokenizer is \"%s\"", type);
 }
 
 /* Stages that are known to follow one another: white space, then Metaspace; digits or a pattern,
@@ -147,19 +150,19 @@ static bool read_cut(struct reading *r, const json_t *object)
 static bool read_cuts(struct reading *r)
 {
     const json_t *object = json_object_get(r->file->root, "pre_tokenizer");
-    const struct subwords *to = r->to;
+    const struct kiln__subwords *to = r->to;
     size_t i;
     json_t *part;
     if (!object || json_is_null(object))
         return true;
-    if (strcmp(tokenizer_text(object, "type"), "Sequence") != 0)
+    if (strcmp(kiln__json_text(object, "type"), "Sequence") != 0)
         return read_cut(r, object);
     json_array_foreach(json_object_get(object, "pretokenizers"), i, part)
     {
         const bool is_late = to->is_spaced || r->has_bytes;
         if (is_late)
-            return tokenizer_refuse(r->file, "its pre-tokenizer goes on behind \"%s\"",
-                                    to->is_spaced ? "Metaspace" : "ByteLevel");
+            return kiln__tokenizer_refuse(r->file, "its pre-tokenizer goes on behind \"%s\"",
+                                          to->is_spaced ? "Metaspace" : "ByteLevel");
         if (!read_cut(r, part))
             return false;
     }
@@ -173,7 +176,7 @@ static bool make_tokens(struct reading *r, size_t count, size_t bytes)
 {
     struct kiln__vocabulary *vocabulary = &r->to->vocabulary;
     if (!count || count > MOST_TOKENS)
-        return tokenizer_refuse(r->file, "its model has %zu tokens", count);
+        return kiln__tokenizer_refuse(r->file, "its model has %zu tokens", count);
     vocabulary->count = count;
     vocabulary->tokens = calloc(count, sizeof *vocabulary->tokens);
     vocabulary->storage = malloc(bytes + 1);
@@ -205,7 +208,7 @@ static size_t put_token(struct reading *r, size_t number, const json_t *text, ch
 
 static bool read_unigram_tokens(struct reading *r, const json_t *list)
 {
-    struct subwords *to = r->to;
+    struct kiln__subwords *to = r->to;
     char *storage = to->vocabulary.storage;
     size_t i;
     json_t *one;
@@ -216,7 +219,7 @@ static bool read_unigram_tokens(struct reading *r, const json_t *list)
     {
         const json_t *score = json_array_get(one, 1);
         if (!json_is_number(score))
-            return tokenizer_refuse(r->file, "token %zu has no score", i);
+            return kiln__tokenizer_refuse(r->file, "token %zu has no score", i);
         to->unigram.scores[i] = json_number_value(score);
         storage += put_token(r, i, json_array_get(one, 0), storage);
     }
@@ -234,7 +237,7 @@ static void find_bytes(const struct kiln__vocabulary *vocabulary, int32_t bytes[
 
 static bool read_unigram(struct reading *r, const json_t *model)
 {
-    struct subwords *to = r->to;
+    struct kiln__subwords *to = r->to;
     const json_t *list = json_object_get(model, "vocab"),
                  *unknown = json_object_get(model, "unk_id");
     const size_t count = json_array_size(list);
@@ -242,16 +245,17 @@ static bool read_unigram(struct reading *r, const json_t *model)
     json_t *one;
     to->is_unigram = r->is_raw = true;
     if (r->has_bytes || r->rule || r->has_digits)
-        return tokenizer_refuse(r->file, "its pre-tokenizer is not known with a unigram model");
+        return kiln__tokenizer_refuse(r->file,
+                                      "its pre-tokenizer is not known with a unigram model");
     json_array_foreach(list, i, one)
     {
         if (!json_is_string(json_array_get(one, 0)))
-            return tokenizer_refuse(r->file, "token %zu has no text", i);
+            return kiln__tokenizer_refuse(r->file, "token %zu has no text", i);
         bytes += json_string_length(json_array_get(one, 0));
     }
     if (!json_is_integer(unknown) || json_integer_value(unknown) < 0 ||
         json_integer_value(unknown) >= (json_int_t)count)
-        return tokenizer_refuse(r->file, "its model has no unk_id");
+        return kiln__tokenizer_refuse(r->file, "its model has no unk_id");
     if (!make_tokens(r, count, bytes) || !read_unigram_tokens(r, list))
         return false;
     if (!kiln__vocabulary_index(&to->vocabulary))
@@ -261,7 +265,7 @@ static bool read_unigram(struct reading *r, const json_t *model)
     r->file->to->unknown = to->unigram.unknown;
     kiln__unigram_begin(&to->unigram);
     memset(to->unigram.bytes, -1, sizeof to->unigram.bytes);
-    if (tokenizer_flag(model, "byte_fallback", false))
+    if (kiln__json_flag(model, "byte_fallback", false))
         find_bytes(&to->vocabulary, to->unigram.bytes);
     return true;
 }
@@ -278,7 +282,7 @@ static bool read_bpe_tokens(struct reading *r, json_t *vocabulary)
     {
         if (!json_is_integer(id) || json_integer_value(id) < 0 ||
             json_integer_value(id) >= MOST_TOKENS)
-            return tokenizer_refuse(r->file, "\"%s\" has no number", piece);
+            return kiln__tokenizer_refuse(r->file, "\"%s\" has no number", piece);
         largest = json_integer_value(id) > largest ? json_integer_value(id) : largest;
         bytes += strlen(piece);
     }
@@ -350,7 +354,8 @@ static bool read_merges(struct reading *r, const json_t *list, const json_t *voc
         if (read_merge(one, vocabulary, pair, &bpe->merges[i]))
             continue;
         free(pair);
-        return tokenizer_refuse(r->file, "merge %zu is no pair of tokens that makes a token", i);
+        return kiln__tokenizer_refuse(r->file, "merge %zu is no pair of tokens that makes a token",
+                                      i);
     }
     free(pair);
     bpe->n_merges = json_array_size(list);
@@ -365,7 +370,8 @@ static bool check_bytes(const struct reading *r, const json_t *model)
     const bool may_lack = !r->is_raw && !json_is_string(json_object_get(model, "unk_token"));
     for (int byte = 0; byte < 0xf5 && !may_lack; byte++)
         if (r->to->bpe.bytes[byte] < 0 && byte != 0xc0 && byte != 0xc1)
-            return tokenizer_refuse(r->file, "its vocabulary has no token for the byte %d", byte);
+            return kiln__tokenizer_refuse(r->file, "its vocabulary has no token for the byte %d",
+                                          byte);
     return true;
 }
 
@@ -373,20 +379,22 @@ static bool check_bytes(const struct reading *r, const json_t *model)
 static bool read_kind(struct reading *r, const json_t *model)
 {
     struct kiln__bpe *bpe = &r->to->bpe;
-    const bool falls_back = tokenizer_flag(model, "byte_fallback", false);
+    const bool falls_back = kiln__json_flag(model, "byte_fallback", false);
     r->is_raw = !r->has_bytes;
-    bpe->whole = tokenizer_flag(model, "ignore_merges", false);
-    if (*tokenizer_text(model, "continuing_subword_prefix") ||
-        *tokenizer_text(model, "end_of_word_suffix"))
-        return tokenizer_refuse(r->file, "its model has a prefix or suffix of words");
+    bpe->whole = kiln__json_flag(model, "ignore_merges", false);
+    if (*kiln__json_text(model, "continuing_subword_prefix") ||
+        *kiln__json_text(model, "end_of_word_suffix"))
+        return kiln__tokenizer_refuse(r->file, "its model has a prefix or suffix of words");
     if (r->is_raw)
         return (falls_back && !r->rule && !r->has_digits && !bpe->whole) ||
-               tokenizer_refuse(r->file, "its model is \"BPE\" without a ByteLevel pre-tokenizer, "
-                                         "and without byte_fallback alone");
+               kiln__tokenizer_refuse(r->file,
+                                      "its model is \"BPE\" without a ByteLevel pre-tokenizer, "
+                                      "and without byte_fallback alone");
     if (falls_back || r->to->is_spaced || r->to->cuts_white)
-        return tokenizer_refuse(r->file, "its ByteLevel pre-tokenizer is beside something else");
+        return kiln__tokenizer_refuse(r->file,
+                                      "its ByteLevel pre-tokenizer is beside something else");
     if (!r->rule)
-        return tokenizer_refuse(r->file, "its ByteLevel pre-tokenizer cuts nowhere");
+        return kiln__tokenizer_refuse(r->file, "its ByteLevel pre-tokenizer cuts nowhere");
     bpe->rule = kiln__split_rule(r->rule, strlen(r->rule));
     return true;
 }
@@ -405,7 +413,7 @@ static bool read_bpe(struct reading *r, const json_t *model)
         const char bytes[] = {(char)byte};
         bpe->bytes[byte] = kiln__vocabulary_find(bpe->vocabulary, bytes, 1);
     }
-    const json_t *unknown = json_object_get(vocabulary, tokenizer_text(model, "unk_token"));
+    const json_t *unknown = json_object_get(vocabulary, kiln__json_text(model, "unk_token"));
     r->file->to->unknown = (int32_t)json_integer_value(unknown);
     return check_bytes(r, model);
 }
@@ -415,30 +423,30 @@ static bool read_bpe(struct reading *r, const json_t *model)
 static bool read_all(struct reading *r)
 {
     const json_t *model = json_object_get(r->file->root, "model");
-    const char *type = tokenizer_text(model, "type");
+    const char *type = kiln__json_text(model, "type");
     if (!*type) /* which files of earlier years leave out */
         type = json_is_array(json_object_get(model, "vocab")) ? "Unigram" : "BPE";
     const bool is_unigram = !strcmp(type, "Unigram");
     if (!is_unigram && strcmp(type, "BPE") != 0)
-        return tokenizer_refuse(r->file,
-                                "its model is \"%s\", neither \"WordPiece\", \"Unigram\" "
-                                "nor \"BPE\"",
-                                type);
-    return subwords_read_normalizer(r->file, &r->to->normalizer) && read_cuts(r) &&
+        return kiln__tokenizer_refuse(r->file,
+                                      "its model is \"%s\", neither \"WordPiece\", \"Unigram\" "
+                                      "nor \"BPE\"",
+                                      type);
+    return kiln__subwords_read_normalizer(r->file, &r->to->normalizer) && read_cuts(r) &&
            (is_unigram ? read_unigram : read_bpe)(r, model);
 }
 
-struct subwords *subwords_read(const struct tokenizer_reading *reading)
+struct kiln__subwords *kiln__subwords_read(const struct kiln__tokenizer_json *reading)
 {
-    struct subwords *to = calloc(1, sizeof *to);
+    struct kiln__subwords *to = calloc(1, sizeof *to);
     struct reading r = {.file = reading, .to = to};
     if (!to) {
         no_memory(&r);
         return NULL;
     }
     atomic_init(&to->holders, 1);
-    if (read_all(&r) && subwords_read_added(reading, &to->normalizer, &to->list))
+    if (read_all(&r) && kiln__subwords_read_added(reading, &to->normalizer, &to->list))
         return to;
-    subwords_close(to);
+    kiln__subwords_close(to);
     return NULL;
 }
