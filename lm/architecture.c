@@ -4,16 +4,18 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "lm/error.h"
 
 static const struct kiln__architecture architectures[] = {
-    /* name   neighbours biases head_norms fused  after_norms gelu  scaled period */
-    {"llama", true, false, false, false, false, false, false, 0},
-    {"qwen2", false, true, false, false, false, false, false, 0},
-    {"qwen3", false, false, true, false, false, false, false, 0},
-    {"gemma3", false, false, true, false, true, true, true, 6},
-    {"phi3", false, false, false, true, false, false, false, 1},
+    /* name, folder, neighbours biases head_norms fused after_norms gelu scaled shifted period */
+    {"llama", "llama", true, false, false, false, false, false, false, false, 0},
+    {"mistral", "mistral", false, false, false, false, false, false, false, false, 1},
+    {"qwen2", "qwen2", false, true, false, false, false, false, false, false, 0},
+    {"qwen3", "qwen3", false, false, true, false, false, false, false, false, 0},
+    {"gemma3", "gemma3_text", false, false, true, false, true, true, true, true, 6},
+    {"phi3", "phi3", false, false, false, true, false, false, false, false, 1},
 };
 
 enum { MOST = 1 << 24, LONGEST = 200 };
@@ -61,15 +63,18 @@ static kiln_status read_sizes(const struct kiln__gguf *gguf, struct kiln__lm_sha
     size_t values = shape->size;
     if (!status)
         status = read_size(gguf, shape, "attention.value_length", shape->size, &values);
-    if (status)
-        return status;
-    if (values != shape->size || shape->heads % shape->pairs || shape->turned % 2 ||
-        shape->turned > shape->size || shape->size > 1024)
+    return status ? status : kiln__lm_shape_check(gguf->path, shape, values);
+}
+
+kiln_status kiln__lm_shape_check(const char *path, const struct kiln__lm_shape *shape,
+                                 size_t values)
+{
+    if (values != shape->size || shape->heads % shape->pairs || !shape->turned ||
+        shape->turned % 2 || shape->turned > shape->size || shape->size > 1024)
         return kiln__lm_fail(KILN_UNSUPPORTED,
                              "kiln_lm_load: %s: %zu heads of %zu with %zu of keys, %zu elements "
                              "turned, and values of %zu",
-                             gguf->path, shape->heads, shape->size, shape->pairs, shape->turned,
-                             values);
+                             path, shape->heads, shape->size, shape->pairs, shape->turned, values);
     return KILN_OK;
 }
 
@@ -139,16 +144,25 @@ static kiln_status read_numbers(const struct kiln__gguf *gguf, struct kiln__lm_s
     return read_window(gguf, shape);
 }
 
-static kiln_status refuse(const struct kiln__gguf *gguf, struct kiln__gguf_text name)
+kiln_status kiln__lm_architecture(const char *path, const char *name, size_t length, bool is_folder,
+                                  struct kiln__lm_shape *shape)
 {
     char names[LONGEST];
-    size_t length = 0;
-    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
-        length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", i ? ", " : "",
-                                   architectures[i].name);
-    return kiln__lm_fail(KILN_UNSUPPORTED,
-                         "kiln_lm_load: %s: the architecture is \"%.*s\"; kiln knows %s",
-                         gguf->path, KILN__GGUF_SAID(name), names);
+    size_t said = 0;
+    *shape = (struct kiln__lm_shape){.tied = KILN__LM_TIED_UNLESS_THERE};
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
+        const struct kiln__architecture *row = &architectures[i];
+        const char *own = is_folder ? row->folder : row->name;
+        said += (size_t)snprintf(names + said, sizeof names - said, "%s%s", i ? ", " : "", own);
+        if (strlen(own) == length && !memcmp(own, name, length))
+            shape->architecture = row;
+    }
+    if (!shape->architecture)
+        return kiln__lm_fail(KILN_UNSUPPORTED,
+                             "kiln_lm_load: %s: the architecture is \"%.*s\"; kiln knows %s", path,
+                             (int)(length < 100 ? length : 100), name, names);
+    shape->neighbours = !is_folder && shape->architecture->neighbours;
+    return KILN_OK;
 }
 
 kiln_status kiln__lm_shape_read(const struct kiln__gguf *gguf, size_t words,
@@ -156,14 +170,11 @@ kiln_status kiln__lm_shape_read(const struct kiln__gguf *gguf, size_t words,
 {
     struct kiln__gguf_text name = {"none", 4};
     kiln_status status = kiln__gguf_string(gguf, "general.architecture", &name);
+    if (!status)
+        status = kiln__lm_architecture(gguf->path, name.bytes, name.length, false, shape);
     if (status)
         return status;
-    *shape = (struct kiln__lm_shape){.words = words};
-    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
-        if (kiln__gguf_text_is(name, architectures[i].name))
-            shape->architecture = &architectures[i];
-    if (!shape->architecture)
-        return refuse(gguf, name);
+    shape->words = words;
     status = read_sizes(gguf, shape);
     return status ? status : read_numbers(gguf, shape);
 }

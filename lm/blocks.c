@@ -16,3 +16,11 @@ const struct kiln__block_format *kiln__block_format(uint32_t number)
             return &formats[i];
     return NULL;
 }
+
+const struct kiln__block_format *kiln__block_format_of(kiln_type type)
+{
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (formats[i].type == type && formats[i].weights == 1)
+            return &formats[i];
+    return NULL;
+}

@@ -17,4 +17,7 @@ struct kiln__block_format {
 /* NULL: nobody knows it. */
 const struct kiln__block_format *kiln__block_format(uint32_t number);
 
+/* That of a type of single numbers; NULL: files have no such. */
+const struct kiln__block_format *kiln__block_format_of(kiln_type type);
+
 #endif

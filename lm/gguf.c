@@ -216,6 +216,17 @@ static kiln_status refuse_twice(const struct kiln__gguf *gguf, const char *what,
                          gguf->path, what, KILN__GGUF_SAID(name));
 }
 
+kiln_status kiln__gguf_order(struct kiln__gguf *gguf)
+{
+    struct kiln__gguf_tensor *tensors = gguf->tensors;
+    if (gguf->n_tensors)
+        qsort(tensors, gguf->n_tensors, sizeof *tensors, compare_tensors);
+    for (size_t i = 1; i < gguf->n_tensors; i++)
+        if (!compare_tensors(&tensors[i - 1], &tensors[i]))
+            return refuse_twice(gguf, "tensors", tensors[i].name);
+    return KILN_OK;
+}
+
 /* Sorted by name, no name is there twice; sorted by place, none begins before the last one ends. */
 static kiln_status put_in_order(struct kiln__gguf *gguf)
 {
@@ -233,11 +244,7 @@ static kiln_status put_in_order(struct kiln__gguf *gguf)
             return kiln__lm_fail(
                 KILN_INVALID_ARGUMENT, "kiln_lm_load: %s: tensors \"%.*s\" and \"%.*s\" overlap",
                 gguf->path, KILN__GGUF_SAID(tensors[i - 1].name), KILN__GGUF_SAID(tensors[i].name));
-    qsort(tensors, gguf->n_tensors, sizeof *tensors, compare_tensors);
-    for (size_t i = 1; i < gguf->n_tensors; i++)
-        if (!compare_tensors(&tensors[i - 1], &tensors[i]))
-            return refuse_twice(gguf, "tensors", tensors[i].name);
-    return KILN_OK;
+    return kiln__gguf_order(gguf);
 }
 
 /* ---- the file ---- */

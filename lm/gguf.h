@@ -52,10 +52,12 @@ struct kiln__gguf_tensor {
     size_t dims[KILN__GGUF_MOST_RANK]; /* the fastest first */
     const uint8_t *blocks;
     size_t bytes;
+    struct kiln_buffer *buffer; /* of a folder's, in place of the blocks; NULL once it is used */
 };
 
 struct kiln__gguf {
-    const char *path; /* for sentences */
+    const char *path;   /* for sentences */
+    const char *prefix; /* of names in a folder of Hugging Face; NULL: a GGUF file */
     size_t n_keys, n_tensors;
     struct kiln__gguf_key *keys; /* both in the order of their names */
     struct kiln__gguf_tensor *tensors;
@@ -65,6 +67,9 @@ struct kiln__gguf {
  * OUT_OF_HOST_MEMORY; nothing is to be freed then. */
 kiln_status kiln__gguf_read(const char *path, const uint8_t *data, size_t bytes,
                             struct kiln__gguf *gguf);
+
+/* Put tensors in the order of their names. Errors: INVALID_ARGUMENT (a name is there twice). */
+kiln_status kiln__gguf_order(struct kiln__gguf *gguf);
 void kiln__gguf_free(struct kiln__gguf *gguf);
 
 /* NULL: there is none. */

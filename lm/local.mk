@@ -42,6 +42,11 @@ lm_sources = \
 	lm/decoder.h \
 	lm/error.c \
 	lm/error.h \
+	lm/folder.c \
+	lm/folder.h \
+	lm/folder_shape.c \
+	lm/folder_tensors.c \
+	lm/folder_tokenizer.c \
 	lm/gguf.c \
 	lm/gguf.h \
 	lm/gguf_values.c \
@@ -106,10 +111,13 @@ endif
 
 # ---- its tests ----
 
-lm_long_tests = tests/lm/test_architectures
+lm_long_tests = \
+	tests/lm/test_architectures \
+	tests/lm/test_folder_answers
 lm_tests = \
 	tests/lm/test_batcher \
 	tests/lm/test_chat \
+	tests/lm/test_folder \
 	tests/lm/test_gguf \
 	tests/lm/test_sample \
 	tests/lm/test_session \
@@ -125,6 +133,12 @@ tests_lm_test_architectures_LDADD = $(LM_TEST_LIBS)
 tests_lm_test_chat_SOURCES = tests/lm/test_chat.c $(lm_loaded_model)
 tests_lm_test_chat_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_chat_LDADD = $(LM_TEST_LIBS)
+tests_lm_test_folder_SOURCES = tests/lm/test_folder.c $(lm_test_folders)
+tests_lm_test_folder_CPPFLAGS = $(LM_TEST_CPPFLAGS)
+tests_lm_test_folder_LDADD = $(LM_TEST_LIBS)
+tests_lm_test_folder_answers_SOURCES = tests/lm/test_folder_answers.c $(lm_test_folders)
+tests_lm_test_folder_answers_CPPFLAGS = $(LM_TEST_CPPFLAGS)
+tests_lm_test_folder_answers_LDADD = $(LM_TEST_LIBS)
 tests_lm_test_gguf_SOURCES = tests/lm/test_gguf.c $(lm_test_model)
 tests_lm_test_gguf_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_gguf_LDADD = $(LM_TEST_LIBS)
@@ -142,6 +156,11 @@ endif
 lm_test_model = \
 	tests/lm/tiny.c \
 	tests/lm/tiny.h
+lm_test_folders = $(lm_test_model) \
+	tests/lm/folder_answers.h \
+	tests/lm/folders.def \
+	tests/lm/hub.c \
+	tests/lm/hub.h
 lm_loaded_model = $(lm_test_model) \
 	tests/lm/known.h \
 	tests/lm/tiny_model.c \

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lm/error.h"
+#include "lm/folder.h"
 #include "lm/structure.h"
 
 void(kiln_lm_options_init)(kiln_lm_options *options, size_t size)
@@ -45,31 +46,6 @@ static kiln_status read_model(const struct kiln__gguf *gguf, kiln_lm *lm)
     return status ? status : kiln__lm_weights_read(gguf, lm);
 }
 
-static kiln_status load(kiln_context *context, const char *path, const uint8_t *data, size_t bytes,
-                        const kiln_lm_options *options, kiln_lm **result)
-{
-    struct kiln__gguf gguf;
-    kiln_status status = kiln__gguf_read(path, data, bytes, &gguf);
-    if (status)
-        return status;
-    kiln_lm *lm = calloc(1, sizeof *lm);
-    if (!lm) {
-        kiln__gguf_free(&gguf);
-        return kiln__lm_no_memory("kiln_lm_load");
-    }
-    atomic_init(&lm->references, 1);
-    kiln_context_retain(context);
-    lm->context = context;
-    lm->stored = options->weights;
-    status = read_model(&gguf, lm);
-    kiln__gguf_free(&gguf);
-    if (status)
-        kiln_lm_release(lm);
-    else
-        *result = lm;
-    return status;
-}
-
 static kiln_status map_file(const char *path, void **data, size_t *bytes)
 {
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -94,6 +70,41 @@ static kiln_status map_file(const char *path, void **data, size_t *bytes)
                : kiln__lm_fail(KILN_IO_ERROR, "kiln_lm_load: %s: %s", path, strerror(why));
 }
 
+static kiln_status read_file(const char *path, kiln_lm *lm)
+{
+    struct kiln__gguf gguf;
+    void *data = NULL;
+    size_t bytes = 0;
+    kiln_status status = map_file(path, &data, &bytes);
+    if (status)
+        return status;
+    status = kiln__gguf_read(path, data, bytes, &gguf);
+    if (!status) {
+        status = read_model(&gguf, lm);
+        kiln__gguf_free(&gguf);
+    }
+    munmap(data, bytes);
+    return status;
+}
+
+static kiln_status load(kiln_context *context, const char *path, const kiln_lm_options *options,
+                        kiln_lm **result)
+{
+    kiln_lm *lm = calloc(1, sizeof *lm);
+    if (!lm)
+        return kiln__lm_no_memory("kiln_lm_load");
+    atomic_init(&lm->references, 1);
+    kiln_context_retain(context);
+    lm->context = context;
+    lm->stored = options->weights;
+    const kiln_status status = (kiln__folder_is(path) ? kiln__folder_load : read_file)(path, lm);
+    if (status)
+        kiln_lm_release(lm);
+    else
+        *result = lm;
+    return status;
+}
+
 static kiln_status check_arguments(kiln_context *context, const char *path,
                                    const kiln_lm_options *options, kiln_lm_options *own)
 {
@@ -116,19 +127,11 @@ kiln_status kiln_lm_load(kiln_context *context, const char *path, const kiln_lm_
                          kiln_lm **lm)
 {
     kiln_lm_options own = KILN_LM_OPTIONS_INIT;
-    void *data = NULL;
-    size_t bytes = 0;
     if (!lm)
         return kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: lm is NULL");
     *lm = NULL;
     kiln_status status = check_arguments(context, path, options, &own);
-    if (!status)
-        status = map_file(path, &data, &bytes);
-    if (status)
-        return status;
-    status = load(context, path, data, bytes, &own, lm);
-    munmap(data, bytes);
-    return status;
+    return status ? status : load(context, path, &own, lm);
 }
 
 void kiln_lm_release(kiln_lm *lm)

@@ -30,12 +30,9 @@ static bool is_known_end(const struct kiln__token *token)
     return false;
 }
 
-static kiln_status read_ends(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
+kiln_status kiln__tokenizer_make_ends(struct kiln__tokenizer *tokenizer)
 {
-    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                                       "tokenizer.ggml.eom_token_id"};
     struct kiln__vocabulary *vocabulary = &tokenizer->vocabulary;
-    kiln_status status = KILN_OK;
     tokenizer->ends = calloc(vocabulary->count, sizeof *tokenizer->ends);
     if (!tokenizer->ends)
         return kiln__lm_no_memory("kiln_lm_load");
@@ -45,6 +42,15 @@ static kiln_status read_ends(const struct kiln__gguf *gguf, struct kiln__tokeniz
             vocabulary->tokens[i].kind = KILN__TOKEN_CONTROL;
     }
     tokenizer->end = -1;
+    return KILN_OK;
+}
+
+static kiln_status read_ends(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    const struct kiln__vocabulary *vocabulary = &tokenizer->vocabulary;
+    kiln_status status = kiln__tokenizer_make_ends(tokenizer);
     for (size_t i = sizeof keys / sizeof *keys;
          i-- > 0 && !status;) { /* the first one counts most */
         int32_t end;
@@ -102,6 +108,7 @@ kiln_status kiln__tokenizer_read(const struct kiln__gguf *gguf, struct kiln__tok
 
 void kiln__tokenizer_free(struct kiln__tokenizer *tokenizer)
 {
+    kiln__subwords_close(tokenizer->subwords);
     kiln__bpe_free(&tokenizer->bpe);
     kiln__vocabulary_free(&tokenizer->vocabulary);
     free(tokenizer->ends);
@@ -142,6 +149,8 @@ bool kiln__tokenizer_encode(const struct kiln__tokenizer *tokenizer,
     const char *text = reading->text;
     size_t from = 0;
     bool fine = true, begins = true;
+    if (tokenizer->subwords)
+        return kiln__subwords_encode(tokenizer->subwords, reading, SIZE_MAX, tokens);
     for (size_t at = 0; at < reading->bytes && fine;) {
         const int32_t special = find_special(vocabulary, reading, at);
         if (special < 0) {

@@ -5,11 +5,14 @@
 
 #include "lm/bpe.h"
 #include "lm/gguf.h"
+#include "lm/subwords.h"
 #include "lm/vocabulary.h"
 
 struct kiln__tokenizer {
     struct kiln__vocabulary vocabulary;
     struct kiln__bpe bpe;
+    struct kiln__subwords
+        *subwords;      /* of tokenizer.json, in place of all that finds tokens; or NULL */
     int32_t begin, end; /* of a text; -1: none */
     bool adds_begin;
     bool *ends; /* of each token, whether an answer ends with it */
@@ -17,6 +20,9 @@ struct kiln__tokenizer {
 
 /* Errors: INVALID_ARGUMENT, UNSUPPORTED, OUT_OF_HOST_MEMORY; to be freed even so. */
 kiln_status kiln__tokenizer_read(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer);
+
+/* Which tokens of the vocabulary end an answer in whatever file. Errors: OUT_OF_HOST_MEMORY. */
+kiln_status kiln__tokenizer_make_ends(struct kiln__tokenizer *tokenizer);
 void kiln__tokenizer_free(struct kiln__tokenizer *tokenizer);
 
 /* Add the tokens of a text. Threads: any. False: no memory. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lm/tokenizer_json.h"
+#include "util/format.h"
 
 bool kiln__tokenizer_refuse(const struct kiln__tokenizer_json *reading, const char *format, ...)
 {
@@ -12,8 +13,8 @@ bool kiln__tokenizer_refuse(const struct kiln__tokenizer_json *reading, const ch
     const int length = snprintf(reading->error, KILN__TOKENIZER_ERROR, "%s: ", reading->path);
     va_start(arguments, format);
     if (length >= 0 && length < KILN__TOKENIZER_ERROR)
-        vsnprintf(reading->error + length, KILN__TOKENIZER_ERROR - (size_t)length, format,
-                  arguments);
+        kiln__vformat(reading->error + length, KILN__TOKENIZER_ERROR - (size_t)length, format,
+                      arguments);
     va_end(arguments);
     return false;
 }

@@ -5,11 +5,12 @@
 #include <string.h>
 
 #include "lm/error.h"
+#include "lm/folder.h"
 #include "lm/model.h"
 
 #define NO_LAYER SIZE_MAX
 
-enum { LONGEST = 64 };
+enum { LONGEST = 128 };
 
 /* A buffer in the making: `parts` tensors of so many rows of `width`; vectors have a width alone.
  */
@@ -28,9 +29,13 @@ struct room {
 /* ---- tensors ---- */
 
 /* What a tensor is called, in a layer or in none. */
-static const char *name_tensor(char full[LONGEST], const char *name, size_t layer)
+static const char *name_tensor(const struct room *room, char full[LONGEST], const char *name,
+                               size_t layer)
 {
-    if (layer == NO_LAYER)
+    if (room->gguf->prefix)
+        kiln__folder_name(room->lm->shape.architecture, room->gguf->prefix, name, layer, full,
+                          LONGEST);
+    else if (layer == NO_LAYER)
         snprintf(full, LONGEST, "%s", name);
     else
         snprintf(full, LONGEST, "blk.%zu.%s", layer, name);
@@ -79,7 +84,7 @@ static kiln_status find_tensors(const struct room *room, const struct matrix *ma
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < matrix->parts && !status; i++) {
         char name[LONGEST];
-        tensors[i] = use_tensor(room, name_tensor(name, matrix->names[i], layer));
+        tensors[i] = use_tensor(room, name_tensor(room, name, matrix->names[i], layer));
         status = tensors[i]
                      ? check_shape(room->gguf, tensors[i], matrix, i)
                      : kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: %s has no tensor \"%s\"",
@@ -114,6 +119,22 @@ static kiln_status copy(const struct room *room, const struct matrix *matrix,
     return status;
 }
 
+/* A folder's tensor is in a buffer already, perhaps with a dimension of 1 more. */
+static kiln_tensor operand(kiln_batch *b, const struct matrix *matrix, size_t part,
+                           const struct kiln__gguf_tensor *tensor)
+{
+    const size_t rank = matrix->is_vector ? 1 : 2, dims[] = {matrix->rows[part], matrix->width};
+    if (tensor->buffer)
+        return kiln_reshape(b, kiln_import(b, tensor->buffer), rank, dims);
+    return kiln_upload(b, tensor->format->type, rank, dims, tensor->blocks);
+}
+
+/* Whether 1 is to be added. */
+static bool is_shifted(const struct room *room, const struct matrix *matrix)
+{
+    return matrix->is_vector && room->gguf->prefix && room->lm->shape.architecture->shifted;
+}
+
 static kiln_status convert(const struct room *room, const struct matrix *matrix, kiln_type type,
                            const struct kiln__gguf_tensor **tensors, struct kiln__lm_matrix *made)
 {
@@ -124,9 +145,9 @@ static kiln_status convert(const struct room *room, const struct matrix *matrix,
         return kiln__lm_no_memory("kiln_lm_load");
     for (size_t i = 0; i < matrix->parts; i++) {
         rows += matrix->rows[i];
-        parts[i] = kiln_upload(b, tensors[i]->format->type, matrix->is_vector ? 1 : 2,
-                               (size_t[]){matrix->rows[i], matrix->width}, tensors[i]->blocks);
-        parts[i] = kiln_cast(b, parts[i], type);
+        parts[i] = kiln_cast(b, operand(b, matrix, i, tensors[i]), type);
+        if (is_shifted(room, matrix))
+            parts[i] = kiln_add(b, parts[i], kiln_constant(b, KILN_F32, 1));
     }
     kiln_status status = make_buffer(room, matrix, type, rows, &made->parts[0]);
     if (!status) {
@@ -139,11 +160,47 @@ static kiln_status convert(const struct room *room, const struct matrix *matrix,
     return status;
 }
 
+/* A buffer of the folder's becomes the model's, where it is one already. */
+static bool take(const struct room *room, const struct matrix *matrix,
+                 const struct kiln__gguf_tensor *tensor, struct kiln__lm_matrix *made)
+{
+    if (matrix->parts > 1 || is_shifted(room, matrix) ||
+        tensor->rank != (matrix->is_vector ? 1 : 2))
+        return false;
+    made->parts[0] = tensor->buffer;
+    kiln_buffer_retain(tensor->buffer);
+    return true;
+}
+
+/* Whatever they were for, a folder's buffers have served. */
+static void let_go(const struct room *room, const struct matrix *matrix,
+                   const struct kiln__gguf_tensor **tensors)
+{
+    for (size_t i = 0; i < matrix->parts; i++) {
+        kiln_buffer_release(tensors[i]->buffer);
+        room->gguf->tensors[tensors[i] - room->gguf->tensors].buffer = NULL;
+    }
+}
+
+static kiln_status read_folder(const struct room *room, const struct matrix *matrix,
+                               kiln_type wanted, const struct kiln__gguf_tensor **tensors,
+                               struct kiln__lm_matrix *made)
+{
+    kiln_type type = tensors[0]->format->type;
+    for (size_t i = 1; i < matrix->parts; i++)
+        type = tensors[i]->format->type == type ? type : KILN_F32;
+    kiln_status status = KILN_OK;
+    if ((wanted && wanted != type) || !take(room, matrix, tensors[0], made))
+        status = convert(room, matrix, wanted ? wanted : type, tensors, made);
+    let_go(room, matrix, tensors);
+    return status;
+}
+
 /* Vectors are f32. */
 static kiln_status read_matrix(const struct room *room, const struct matrix *matrix, size_t layer,
                                struct kiln__lm_matrix *made)
 {
-    const struct kiln__gguf_tensor *tensors[KILN__LM_MOST_PARTS];
+    const struct kiln__gguf_tensor *tensors[KILN__LM_MOST_PARTS] = {NULL};
     const kiln_type wanted = matrix->is_vector ? KILN_F32 : room->lm->stored;
     kiln_status status = find_tensors(room, matrix, layer, tensors);
     bool as_it_is = true;
@@ -151,6 +208,8 @@ static kiln_status read_matrix(const struct room *room, const struct matrix *mat
         as_it_is = as_it_is && (!wanted || tensors[i]->format->type == wanted);
     if (status)
         return status;
+    if (room->gguf->prefix)
+        return read_folder(room, matrix, wanted, tensors, made);
     return as_it_is ? copy(room, matrix, tensors, made)
                     : convert(room, matrix, wanted, tensors, made);
 }
@@ -242,10 +301,13 @@ static kiln_status read_all(struct room *room)
     const struct matrix words = {{"token_embd.weight"}, {shape->words}, 1, shape->width, false};
     const struct matrix output = {{"output.weight"}, {shape->words}, 1, shape->width, false};
     const struct matrix norm = {{"output_norm.weight"}, {shape->width}, 1, 0, true};
+    char name[LONGEST];
+    const bool is_there = use_tensor(room, name_tensor(room, name, output.names[0], NO_LAYER));
+    const bool is_tied = shape->tied == KILN__LM_TIED_UNLESS_THERE ? !is_there : shape->tied;
     kiln_status status = read_matrix(room, &words, NO_LAYER, &weights->words);
     if (!status)
         status = read_matrix(room, &norm, NO_LAYER, &weights->norm);
-    if (!status && kiln__gguf_tensor(room->gguf, "output.weight")) {
+    if (!status && !is_tied) {
         status = read_matrix(room, &output, NO_LAYER, &weights->output);
     } else if (!status) {
         for (size_t i = 0; i < KILN__LM_MOST_PARTS; i++)

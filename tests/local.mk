@@ -300,7 +300,7 @@ tests_tokens_test_subwords_SOURCES += $(tokenizer_sources)
 tokens_programs = tests/tokens/print_tokens
 EXTRA_PROGRAMS += $(tokens_programs)
 CLEANFILES += $(tokens_programs)
-tests_tokens_print_tokens_SOURCES = tests/tokens/print_tokens.c $(tokenizer_sources)
+tests_tokens_print_tokens_SOURCES = tests/tokens/print_tokens.c lib/util/format.c $(tokenizer_sources)
 tests_tokens_print_tokens_CPPFLAGS = $(tests_onnx_test_wordpiece_CPPFLAGS)
 tests_tokens_print_tokens_LDADD = $(UTF8PROC_LIBS) $(JANSSON_LIBS) -lm
 endif

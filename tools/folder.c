@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "../lm/sample.h"
 #include "../lm/subwords.h"
@@ -79,9 +79,8 @@ static char *path_of(const char *folder, const char *name)
 
 bool folder_is(const char *path)
 {
-    struct stat about;
     char *config = path_of(path, "genai_config.json");
-    const bool is = config && !stat(path, &about) && S_ISDIR(about.st_mode);
+    const bool is = config && !access(config, F_OK);
     free(config);
     return is;
 }

@@ -267,9 +267,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 int kiln__tool_generate(int argc, char **argv)
 {
     static const char doc[] =
-        "Have a text go on: TEXT, or what standard input has. MODEL is a GGUF file, or a folder in "
-        "onnxruntime-genai's form: genai_config.json, an ONNX file, tokenizer.json. What comes of "
-        "it is written as it is made, and ends where the model ends it.";
+        "Have a text go on: TEXT, or what standard input has. MODEL is a GGUF file, or a folder "
+        "of Hugging Face's transformers, or one in onnxruntime-genai's form: genai_config.json, an "
+        "ONNX file, tokenizer.json. What comes of it is written as it is made, and ends where the "
+        "model ends it.";
     static const struct argp_child children[] = {{&language_argp, 0, NULL, 0}, {0}};
     struct argp argp = {.options = options,
                         .parser = parse,

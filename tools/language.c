@@ -49,6 +49,34 @@ bool language_open(const char *command, const struct language_request *request,
     return true;
 }
 
+/* "FOLDER/NAME" as JSON; NULL: it is none. */
+static json_t *read_in(const char *folder, const char *name)
+{
+    char *path;
+    if (asprintf(&path, "%s/%s", folder, name) < 0)
+        return NULL;
+    json_t *root = json_load_file(path, 0, NULL);
+    free(path);
+    return root;
+}
+
+bool language_is_folder(const char *path)
+{
+    static const char end[] = "ForCausalLM";
+    json_t *genai = read_in(path, "genai_config.json"), *config = read_in(path, "config.json");
+    bool is = genai != NULL;
+    size_t i;
+    json_t *one;
+    json_array_foreach(json_object_get(config, "architectures"), i, one)
+    {
+        const size_t length = json_string_length(one), tail = strlen(end);
+        is |= length >= tail && !strcmp(json_string_value(one) + length - tail, end);
+    }
+    json_decref(genai);
+    json_decref(config);
+    return is;
+}
+
 void language_close(struct language *language)
 {
     kiln_lm_session_release(language->session);

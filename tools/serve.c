@@ -72,7 +72,8 @@ static char *name_of(const char *argument, const char **path)
 static bool is_encoder(const char *path)
 {
     const size_t length = strlen(path);
-    return (length > 5 && !strcmp(path + length - 5, ".onnx")) || is_folder(path);
+    return (length > 5 && !strcmp(path + length - 5, ".onnx")) ||
+           (is_folder(path) && !language_is_folder(path));
 }
 
 static bool open_encoder(const struct serve_request *request, const char *path,
@@ -327,8 +328,9 @@ int kiln__tool_serve(int argc, char **argv)
     static const char doc[] =
         "Answer over HTTP, as OpenAI's clients ask: /v1/completions, /v1/chat/completions, "
         "/v1/embeddings, /v1/models, /health, and /metrics for Prometheus. MODEL is a language "
-        "model in a GGUF file or a sentence encoder in an ONNX file or a folder, called by its "
-        "name without its ending; NAME=MODEL calls it otherwise. Where it listens is printed. "
+        "model in a GGUF file or a folder, or a sentence encoder in an ONNX file or a folder, "
+        "called by its name without its ending; NAME=MODEL calls it otherwise. Where it listens is "
+        "printed. "
         "SIGTERM ends it, once what was asked is answered.";
     struct argp argp = {
         .options = options, .parser = parse, .args_doc = "[NAME=]MODEL...", .doc = doc};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
- *  Language models in GGUF files, on any OpenCL device: libkiln-lm, a library of its own
- *  (pkg-config: kiln-lm).
+ *  Language models in GGUF files, or in folders as Hugging Face's transformers saves them, on any
+ *  OpenCL device: libkiln-lm, a library of its own (pkg-config: kiln-lm).
  *
  *  A model is loaded once: weights on the device, the tokenizer that the file describes. A session
  *  is one text that goes on: tokens are fed, and the next one is asked for again and again. Keys
@@ -52,8 +52,13 @@ typedef struct kiln_lm_options {
 KILN_API void kiln_lm_options_init(kiln_lm_options *options, size_t size);
 #define kiln_lm_options_init(...) kiln_lm_options_init(__VA_ARGS__, sizeof(kiln_lm_options))
 
-/** Load a model from a GGUF file of version 3. `options` may be NULL. The file is not needed
- *  afterwards, and is not to be changed meanwhile.
+/** Load a model from a GGUF file of version 3, or from a folder with config.json, tokenizer.json
+ * and weights in safetensors: one file, or those that model.safetensors.index.json names. A chat
+ *  template, and more tokens that end an answer, come from tokenizer_config.json,
+ *  chat_template.jinja and generation_config.json. `options` may be NULL.
+ *
+ *  Files are not to be changed meanwhile. A GGUF file is not needed afterwards; a folder's weights
+ *  may stay mapped, as kiln_load() says.
  *  Owner: the caller, until kiln_lm_release(); it holds the context. Threads: any; the model itself
  *  may be used by many threads at once. Errors: INVALID_ARGUMENT (also for a file that is none, or
  *  a damaged one), UNSUPPORTED (an architecture, tokenizer or type of weights that kiln has not),
@@ -92,7 +97,8 @@ typedef enum kiln_lm_reading {
 } kiln_lm_reading;
 
 /** The tokens of `bytes` bytes of text, as the model was trained with. Bytes that are not UTF-8 are
- *  kept as they are. `reading` is of kiln_lm_reading.
+ *  kept as they are by a GGUF file's tokenizer, and are U+FFFD for a folder's. `reading` is of
+ *  kiln_lm_reading.
  *  Owner: the caller frees *tokens with kiln_free(). Threads: any. Errors: INVALID_ARGUMENT,
  *  OUT_OF_HOST_MEMORY; *tokens is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_lm_tokenize(const kiln_lm *lm, const char *text,

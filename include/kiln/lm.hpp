@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
- *  libkiln-lm in C++17: language models in GGUF files, above kiln/lm.h, in the style of
+ *  libkiln-lm in C++17: language models in files, above kiln/lm.h, in the style of
  *  kiln/kiln.hpp. Batchers are C's, which takes `model.get()`.
  *
  *  @code
@@ -30,7 +30,7 @@ struct message {
     std::string role, content;
 };
 
-/** A model in a GGUF file, its weights on the device. */
+/** A model in a GGUF file or in a folder of transformers, its weights on the device. */
 class language_model : public detail::handle<kiln_lm, kiln_lm_release>
 {
   public:
@@ -52,8 +52,7 @@ class language_model : public detail::handle<kiln_lm, kiln_lm_release>
     {
         std::int32_t *tokens;
         std::size_t count = 0;
-        detail::told(
-            kiln_lm_tokenize(object_, text.data(), text.size(), reading, &tokens, &count));
+        detail::told(kiln_lm_tokenize(object_, text.data(), text.size(), reading, &tokens, &count));
         return taken(tokens, count);
     }
     /** The bytes of a token, which are the model's. */
@@ -68,8 +67,9 @@ class language_model : public detail::handle<kiln_lm, kiln_lm_release>
         return kiln_lm_is_end(object_, token) != 0;
     }
     /** The tokens of a conversation, up to where the answer begins. None after an error. */
-    std::vector<std::int32_t> chat_tokens(const std::vector<message> &messages,
-                                          const kiln_lm_chat_options &options = chat_options()) const
+    std::vector<std::int32_t>
+    chat_tokens(const std::vector<message> &messages,
+                const kiln_lm_chat_options &options = chat_options()) const
     {
         const std::vector<kiln_lm_message> all = pointers(messages);
         std::int32_t *tokens;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Language models in GGUF files, through libkiln-lm."""
+"""Language models in files, through libkiln-lm."""
 from __future__ import annotations
 
 import codecs
@@ -57,7 +57,8 @@ def _conversation(messages: Union[str, Sequence[Any]], answer: bool, thinking: O
 
 
 class LanguageModel:
-    """A language model in a GGUF file, its weights on the device:
+    """A language model in a GGUF file, or in a folder as transformers saves it, its weights on the
+    device:
 
         model = kiln.LanguageModel('model.gguf')
         for piece in model.generate('The capital of France is'):
