@@ -242,6 +242,12 @@ static bool check_arguments(kiln_batch *batch, const char *call, kiln_tensor los
     return check_inputs(batch, call, inputs, n);
 }
 
+static void mean(const kiln_batch *batch, const kiln_tensor *inputs, size_t n, kiln_tensor *meant)
+{
+    for (size_t i = 0; meant && i < n; i++)
+        meant[i] = kiln__batch_meant(batch, inputs[i]);
+}
+
 kiln_status kiln_grad(kiln_batch *batch, kiln_tensor loss, const kiln_tensor *inputs, size_t n,
                       kiln_tensor *out)
 {
@@ -249,10 +255,10 @@ kiln_status kiln_grad(kiln_batch *batch, kiln_tensor loss, const kiln_tensor *in
     if (check_arguments(batch, __func__, loss, inputs, n, out)) {
         kiln__call_unnamed(batch);
         kiln_tensor *meant = calloc(n + 1, sizeof *meant);
-        for (size_t i = 0; meant && i < n; i++)
-            meant[i] = kiln__batch_meant(batch, inputs[i]);
+        mean(batch, inputs, n, meant);
         if (meant)
             loss = kiln__loops_unroll(batch, __func__, kiln__batch_meant(batch, loss), meant, n);
+        mean(batch, inputs, n, meant); /* results of such loops among them */
         struct kiln__gradient walk = {.batch = batch,
                                       .call = __func__,
                                       .inputs = meant,

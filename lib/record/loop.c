@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "record/call.h"
+#include "record/replayed.h"
 #include "util/structure.h"
 
 static const kiln_tensor none = {0};
@@ -209,9 +210,12 @@ static void need(struct kiln__loop_call *loop, kiln_tensor tensor)
         loop->needed[kiln__tensor_index(tensor)] = true;
 }
 
-/* A call's outputs follow each other, and its gradient looks for all of them. */
+/* A call's outputs follow each other, and its gradient looks for all of them; a replayed loop is
+ * recorded step by step in its first result's turn. */
 static void need_outputs(struct kiln__loop_call *loop, const struct kiln__node *nodes, size_t i)
 {
+    if (kiln__node_is_replayed(&nodes[i]))
+        loop->needed[kiln__replayed_of(loop->batch, &nodes[i])->results] = true;
     if (nodes[i].kind == KILN__CUSTOM)
         for (unsigned k = 0; k < nodes[i].custom.call->call.n_outputs; k++)
             loop->needed[i - nodes[i].custom.output + k] = true;

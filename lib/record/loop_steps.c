@@ -207,7 +207,7 @@ static void copy_node(kiln_batch *batch, const char *call, uint32_t index, uint3
     struct kiln__node node;
     kiln__node_copy(&node, &batch->graph.nodes.items[index]);
     if (kiln__node_is_replayed(&node)) {
-        const struct kiln__replayed *made = batch->loops.items[kiln__replayed_number(&node)];
+        const struct kiln__replayed *made = kiln__replayed_of(batch, &node);
         if (index == made->results)
             unroll_replayed(batch, call, made, now, most);
         return;
@@ -225,18 +225,19 @@ static void mark_through(const kiln_batch *batch, const kiln_tensor *inputs, siz
         marks[kiln__tensor_index(inputs[k])].asked = true;
     for (size_t i = 0; i < count; i++) {
         const struct kiln__node *node = &batch->graph.nodes.items[i];
-        marks[i].depends = marks[i].asked;
         for (unsigned k = 0; k < node->n_inputs; k++) {
             marks[i].depends |= marks[node->input[k]].depends;
             marks[i].passes |= marks[node->input[k]].passes;
         }
         marks[i].passes |= kiln__node_is_replayed(node) && marks[i].depends;
-        marks[i].passes &= !marks[i].asked;
+        marks[i].depends |= marks[i].asked;
     }
     for (size_t i = count; i-- > 0;) {
         const struct kiln__node *node = &batch->graph.nodes.items[i];
         for (unsigned k = 0; marks[i].needed && k < node->n_inputs; k++)
             marks[node->input[k]].needed = true;
+        if (marks[i].needed && kiln__node_is_replayed(node)) /* all have the first one's turn */
+            marks[kiln__replayed_of(batch, node)->results].needed = true;
     }
 }
 

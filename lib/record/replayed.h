@@ -7,7 +7,7 @@
 
 #include <kiln/loop.h>
 
-#include "graph/graph.h"
+#include "record/batch.h"
 
 /* Nodes are numbers of the batch's. */
 struct kiln__replayed {
@@ -41,6 +41,12 @@ static inline bool kiln__node_is_replayed(const struct kiln__node *node)
 static inline size_t kiln__replayed_number(const struct kiln__node *node)
 {
     return (size_t)node->binding;
+}
+
+static inline const struct kiln__replayed *kiln__replayed_of(const kiln_batch *batch,
+                                                             const struct kiln__node *node)
+{
+    return batch->loops.items[kiln__replayed_number(node)];
 }
 
 /* What is behind movements. */

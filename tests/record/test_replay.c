@@ -327,6 +327,89 @@ Test(replay, has_gradients)
     cr_expect_neq(found[0][1], 0);
 }
 
+/* The last of either state, or what the steps leave. */
+static kiln_tensor one_result(kiln_tensor w, kiln_tensor x, int which, kiln_tensor *last)
+{
+    const kiln_tensor states[] = {kiln_loop_state(batch, x), kiln_loop_state(batch, x)};
+    const kiln_tensor next[] = {
+        kiln_tanh(batch, kiln_matmul(batch, states[0], w)),
+        kiln_add(batch, states[1], kiln_cumsum(batch, states[0], 1, 0)),
+    };
+    kiln_tensor stacked;
+    loop_of(3, 2, states, next, last, &stacked);
+    return which < 2 ? last[which] : kiln_sum(batch, stacked, 1, (int[]){0}, 0);
+}
+
+/* Others of the loop are not asked for, in a loop or in one of its steps. */
+Test(replay, gradients_of_one_result)
+{
+    for (int which = 0; which < 6; which++) {
+        float found[2][25 + 15] = {{0}};
+        for (int replayed = 0; replayed < 2; replayed++) {
+            begin(replayed);
+            const kiln_tensor by[] = {upload(5, 5), upload(3, 5)};
+            const kiln_tensor outer = kiln_loop_state(batch, by[1]);
+            kiln_tensor y = one_result(by[0], which < 3 ? by[1] : outer, which % 3,
+                                       (kiln_tensor[2]){{0}}),
+                        gradients[2];
+            if (which >= 3)
+                loop_of(2, 1, &outer, &y, &y, NULL);
+            const kiln_tensor loss = kiln_sum(batch, kiln_square(batch, y), 0, NULL, 0);
+            cr_expect_eq(kiln_grad(batch, loss, by, 2, gradients), KILN_OK, "%s",
+                         kiln_batch_error(batch));
+            kiln_read(batch, gradients[0], found[replayed], 25 * sizeof(float));
+            kiln_read(batch, gradients[1], found[replayed] + 25, 15 * sizeof(float));
+            run();
+            end();
+        }
+        cr_expect_arr_eq(found[0], found[1], sizeof found[0], "%d", which);
+        cr_expect_neq(found[0][26], 0, "%d", which);
+    }
+}
+
+/* By a result of a loop and by what the loop is made of, of it and of another result. */
+Test(replay, gradient_by_a_result)
+{
+    for (int which = 0; which < 3; which++) {
+        float found[2][15 + 15] = {{0}};
+        for (int replayed = 0; replayed < 2; replayed++) {
+            begin(replayed);
+            const kiln_tensor w = upload(5, 5), x = upload(3, 5);
+            kiln_tensor last[2], gradients[2];
+            const kiln_tensor y = one_result(w, x, which, last);
+            const kiln_tensor loss =
+                kiln_sum(batch, kiln_mul(batch, y, kiln_square(batch, last[0])), 0, NULL, 0);
+            cr_expect_eq(kiln_grad(batch, loss, (kiln_tensor[]){last[0], x}, 2, gradients), KILN_OK,
+                         "%s", kiln_batch_error(batch));
+            for (size_t k = 0; k < 2; k++)
+                kiln_read(batch, gradients[k], found[replayed] + 15 * k, 15 * sizeof(float));
+            run();
+            end();
+        }
+        cr_expect_arr_eq(found[0], found[1], sizeof found[0], "%d", which);
+        cr_expect_neq(found[0][16], 0);
+    }
+}
+
+/* It is not made of what is asked for: no step is recorded by itself. */
+Test(replay, gradient_by_a_result_alone)
+{
+    begin(false);
+    const kiln_tensor w = upload(5, 5), x = upload(3, 5), state = kiln_loop_state(batch, x);
+    const kiln_tensor next = kiln_tanh(batch, kiln_matmul(batch, state, w));
+    kiln_tensor last, gradient;
+    float found[2][15];
+    loop_of(70000, 1, &state, &next, &last, NULL);
+    const kiln_tensor loss = kiln_sum(batch, kiln_square(batch, last), 0, NULL, 0);
+    cr_expect_eq(kiln_grad(batch, loss, &last, 1, &gradient), KILN_OK, "%s",
+                 kiln_batch_error(batch));
+    kiln_read(batch, kiln_scale(batch, last, 2), found[0], sizeof found[0]);
+    kiln_read(batch, gradient, found[1], sizeof found[1]);
+    run();
+    cr_expect_arr_eq(found[0], found[1], sizeof found[0]);
+    end();
+}
+
 /* For a gradient steps are recorded one by one. */
 Test(replay, gradient_of_too_many)
 {
