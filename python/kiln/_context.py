@@ -195,6 +195,9 @@ def default_context() -> Context:
     """The context of everything that names none: made when it is first wanted, on the best
     device, or on the one that $KILN_DEVICE names."""
     global _default
+    context = _default
+    if context is not None and context._owned is not None:
+        return context
     with _default_lock:
         context = _default
         if context is None or context._owned is None:

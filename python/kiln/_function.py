@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Callable, Generic, Optional, Tuple, overload
+from typing import TYPE_CHECKING, Any, Callable, Generic, Iterable, Optional, Tuple, overload
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from ._buffer import Buffer
 from ._context import Context, default_context, option_word
 from ._library import check, lib
 from ._record import find_context
-from ._tensor import Tensor, another, as_array, new_array, of_array, present
+from ._tensor import Tensor, another, as_array, computed, new_array, of_array, present
 from ._tree import leaves_of, rebuilt, tree_map
-from ._types import DType, P, R, as_dtype, storable
+from ._types import OF_NUMPY, DType, P, R, address_of, as_dtype, storable
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec
@@ -47,27 +47,47 @@ class _Recording:
             return result
         self.result = _tape.trace(self.tape, trace)
         self.inputs = [self.tape.handle(place) for place in places]
+        # Where the batch reads each, and writes each result; 0: nobody knows.
+        self.read_at, self.written_at = [0] * len(places), [0] * len(self.tape.reads)
+        # Of each result its shape and type in numpy, and both of the tensor.
+        self.kinds = [(t.dtype.raw_shape(t.shape), t.dtype.raw, t.dtype, t.shape)
+                      for t in self.tape.reads]
         for place in places:
             place._value = None
 
     def holds(self) -> bool:
         """Whether the modules whose mode it asked for are in that mode."""
-        return all(module._trains == trains for module, trains in self.tape.modes.values())
+        modes = self.tape.modes
+        return not modes or all(module._trains == trains for module, trains in modes.values())
 
     def run(self, inputs: list[_Input]) -> Any:
         """The results for these arrays, which are borrowed until then."""
-        batch = self.tape.batch
-        for handle, (array, _) in zip(self.inputs, inputs):
-            check(lib.kiln_rebind_upload(batch, handle, array.ctypes.data))
-        results = {}
-        for number, tensor in enumerate(self.tape.reads):
-            array = new_array(tensor)
-            check(lib.kiln_rebind_read(batch, number, array.ctypes.data, array.nbytes))
-            results[tensor] = of_array(array, self.tape.context, tensor.dtype)
-        self.tape.run()
-        leaves = [results[leaf] if isinstance(leaf, Tensor) else leaf
-                  for leaf in leaves_of(self.result)]
+        tape, at = self.tape, self.read_at
+        batch, context = tape.owned, tape.context
+        for i, (array, _) in enumerate(inputs):
+            address = address_of(array)
+            if at[i] != address:
+                check(_rebind_upload(batch, self.inputs[i], address))
+                at[i] = address
+        results, at = [], self.written_at
+        for i, (raw_shape, raw, dtype, shape) in enumerate(self.kinds):
+            array = np.empty(raw_shape, raw)
+            address = address_of(array)
+            if at[i] != address:
+                check(_rebind_read(batch, i, address, array.nbytes))
+                at[i] = address
+            results.append(computed(context, array, dtype, shape))
+        tape.run_again()
+        if type(self.result) is Tensor:
+            return results[0]
+        of = dict(zip(tape.reads, results))
+        leaves = [of[leaf] if isinstance(leaf, Tensor) else leaf for leaf in leaves_of(self.result)]
         return rebuilt(self.result, iter(leaves))
+
+
+# Their numbers are right: nobody needs to look at them.
+_rebind_upload = lib.kiln_rebind_upload
+_rebind_read = lib.kiln_rebind_read.unchecked
 
 
 def _varies(leaf: Any) -> bool:
@@ -78,12 +98,49 @@ def _varies(leaf: Any) -> bool:
             hasattr(leaf, '__dlpack__')))
 
 
-def _structure(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return ('dict',) + tuple((key, _structure(value)) for key, value in tree.items())
-    if isinstance(tree, (list, tuple)):
-        return (type(tree),) + tuple(_structure(value) for value in tree)
-    return None if tree is None else 0
+def _content(leaf: Any) -> _Input:
+    if isinstance(leaf, Tensor):
+        return leaf._host(), leaf.dtype
+    array = storable(as_array(leaf))
+    return array, as_dtype(array.dtype)
+
+
+def _describe(leaves: Iterable[Any], key: list[Any], inputs: list[_Input],
+              context: Optional[Context]) -> Optional[Context]:
+    """Append to `key` what tells arguments from such as need another recording: their structure, types
+    and shapes of what varies, the rest as it is. The words of an argument say by the first one's type
+    which they are, and how many. What varies goes to `inputs`. The context that all belong to."""
+    for leaf in leaves:
+        kind = type(leaf)
+        array, dtype = leaf, None
+        if kind is np.ndarray:
+            if leaf.flags.c_contiguous:
+                dtype = OF_NUMPY.get(leaf.dtype)
+            if dtype is None:
+                array, dtype = _content(leaf)
+        elif kind is Tensor:
+            array, dtype = leaf._value, leaf.dtype
+            if type(array) is not np.ndarray or leaf._changed is not None:
+                array = leaf._host()
+            if context is not leaf._context:
+                context = find_context((leaf,), context)
+        elif isinstance(leaf, (list, tuple)):
+            key += (kind, len(leaf))
+            context = _describe(leaf, key, inputs, context)
+            continue
+        elif isinstance(leaf, dict):
+            key += (dict, tuple(leaf))
+            context = _describe(leaf.values(), key, inputs, context)
+            continue
+        else:
+            context = find_context((leaf,), context)
+            if not _varies(leaf):
+                key.append(leaf if leaf is None or isinstance(leaf, Buffer) else (kind, leaf))
+                continue
+            array, dtype = _content(leaf)
+        key += (dtype.name, array.shape)
+        inputs.append((array, dtype))
+    return context
 
 
 class Function(Generic[P, R]):
@@ -96,6 +153,7 @@ class Function(Generic[P, R]):
         self._context = context
         self._precision = option_word('precision', precision)
         self._recordings: OrderedDict[Any, list[_Recording]] = OrderedDict()
+        self._newest: Any = None  # of its values, the one that was used last
         self._lock = threading.RLock()  # a finaliser may come between, and call it, too
 
     @overload
@@ -114,57 +172,63 @@ class Function(Generic[P, R]):
         return len(self._recordings)
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
-        if _tape.is_recording():
+        if _tape.thread.scopes and _tape.is_recording():
             # Part of what is being recorded. What it writes into its arguments is its own then, too.
             arguments, named = tree_map(lambda leaf: another(leaf) if isinstance(leaf, Tensor) else leaf,
                                         (arguments, named))
             return self._function(*arguments, **named)
-        tree = (arguments, named)
-        leaves = leaves_of(tree)
-        context = self._context or find_context(leaves) or default_context()
-        inputs = [_content(leaf) for leaf in leaves if _varies(leaf)]
-        key = self._key(tree, leaves, inputs, context)
-        recording = self._take(key) or _Recording(self._function, context,
-                                                    self._precision, tree, inputs)
+        key: list[Any] = [len(arguments)]
+        inputs: list[_Input] = []
+        found = _describe(arguments, key, inputs, None)
+        if named:
+            found = _describe((named,), key, inputs, found)
+        context = self._context or found or default_context()
+        key.append(id(context))
+        kept = tuple(key)
+        recording = self._take(kept) or _Recording(self._function, context, self._precision,
+                                                   (arguments, named), inputs)
         result: R = recording.run(inputs)
-        self._give_back(key, recording)
+        self._give_back(kept, recording)
         return result
-
-    def _key(self, tree: Any, leaves: list[Any], inputs: list[Any], context: Context) -> Any:
-        kinds = iter(inputs)
-        described: list[Any] = [id(context), _structure(tree)]
-        for leaf in leaves:
-            if _varies(leaf):
-                array, kind = next(kinds)
-                described.append((kind.name, array.shape))
-            elif isinstance(leaf, Buffer):
-                described.append(leaf)
-            else:
-                described.append((type(leaf), leaf))
-        return tuple(described)
 
     def _take(self, key: Any) -> Optional[_Recording]:
         """A recording that no other thread runs."""
-        with self._lock:
-            idle = self._recordings.get(key, [])
-            for i in reversed(range(len(idle))):
-                if idle[i].holds():
-                    self._recordings.move_to_end(key)
-                    return idle.pop(i)
+        idle = self._recordings.get(key)
+        if not idle:
             return None
+        if idle is not self._newest:
+            with self._lock:
+                if key in self._recordings:
+                    self._recordings.move_to_end(key)
+                self._newest = idle
+        try:
+            recording = idle.pop()
+        except IndexError:  # another thread has it
+            return None
+        return recording if recording.holds() else self._other_mode(idle, recording)
+
+    def _other_mode(self, idle: list[_Recording], refused: _Recording) -> Optional[_Recording]:
+        """One beside this."""
+        idle.insert(0, refused)
+        for recording in reversed(idle.copy()):
+            if recording.holds():
+                try:
+                    idle.remove(recording)
+                    return recording
+                except ValueError:  # another thread has it
+                    pass
+        return None
 
     def _give_back(self, key: Any, recording: _Recording) -> None:
+        idle = self._recordings.get(key)
+        if idle is not None:  # which may be forgotten meanwhile, and this recording with it
+            idle.append(recording)
+            return
         with self._lock:
-            self._recordings.setdefault(key, []).append(recording)
+            self._newest = self._recordings.setdefault(key, [])
+            self._newest.append(recording)
             while len(self._recordings) > _SHAPES:
                 self._recordings.popitem(last=False)
-
-
-def _content(leaf: Any) -> _Input:
-    if isinstance(leaf, Tensor):
-        return leaf._host(), leaf.dtype
-    array = storable(as_array(leaf))
-    return array, as_dtype(array.dtype)
 
 
 @overload

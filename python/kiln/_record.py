@@ -22,9 +22,9 @@ _F32, _I64, _I32, _U8, _BOOL = (BY_NAME[n] for n in ('f32', 'i64', 'i32', 'u8', 
 _EXACT = ('floor', 'ceil', 'round', 'trunc', 'pow')
 
 
-def find_context(operands: Sequence[Any]) -> Optional[Context]:
-    """The context that tensors and buffers among the operands belong to."""
-    found = None
+def find_context(operands: Sequence[Any], found: Optional[Context] = None) -> Optional[Context]:
+    """The context that tensors and buffers among the operands belong to, as others do that were
+    found."""
     for operand in operands:
         context = getattr(operand, '_context', None)
         if context is None or not isinstance(context, Context):

@@ -269,6 +269,13 @@ class Tape:
         check(calling_back(self, lib.kiln_batch_execute, self.batch))
         self.awaited.clear()
 
+    def run_again(self) -> None:
+        """Run what has been recorded to its end, and has had no further requests since."""
+        if self.torn or self.awaited:
+            return self.run()
+        self.note_written()
+        check(calling_back(self, lib.kiln_batch_execute, self.owned))
+
     def note_written(self) -> None:
         """It is about to run: what was made of the buffers that it writes is out of date."""
         for buffer in (*self.exports, *self.written):
@@ -363,13 +370,14 @@ thread = _Thread()
 def calling_back(tape: Tape, function: Callable[..., Any], *arguments: Any) -> Any:
     """What a function of the library answers that may call functions of Python's: an exception of one
     goes on here, once the library has returned."""
-    before = thread.calling, thread.raised
+    own = thread.__dict__  # this thread's, found once
+    before = own['calling'], own['raised']
     try:
-        thread.calling, thread.raised = tape, None
+        own['calling'], own['raised'] = tape, None
         answer = function(*arguments)
-        error = thread.raised
+        error = own['raised']
     finally:
-        thread.calling, thread.raised = before
+        own['calling'], own['raised'] = before
     if error is not None:
         raise error
     return answer

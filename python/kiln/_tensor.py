@@ -207,6 +207,13 @@ def of_array(array: np.ndarray, context: Context, dtype: Optional[DType] = None)
     return made
 
 
+def computed(context: Context, array: np.ndarray, dtype: DType, shape: tuple[int, ...]) -> Tensor:
+    """A tensor over an array that new_array() has made for it."""
+    made = Tensor(context, None, None, array)
+    made.dtype, made.shape = dtype, shape
+    return made
+
+
 def as_array(value: Any) -> np.ndarray:
     """What numpy makes of a value, without a copy where it has memory of its own to show."""
     if isinstance(value, np.ndarray):

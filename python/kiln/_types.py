@@ -2,6 +2,8 @@
 """Types of elements, and how numpy's become them."""
 from __future__ import annotations
 
+import ctypes
+import sys
 from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 
 import numpy as np
@@ -104,7 +106,7 @@ Type = Union[DType, str, type, np.dtype]
 BY_NAME = {name: DType(name, value, size) for name, value, size, _ in TYPES}
 BY_NAME.update((name, DType(name, *numbers)) for name, *numbers in BLOCK_TYPES)
 BY_VALUE = {dtype.value: dtype for dtype in BY_NAME.values()}
-_BY_NUMPY = {dtype.raw: dtype for dtype in BY_NAME.values()
+OF_NUMPY = {dtype.raw: dtype for dtype in BY_NAME.values()
              if dtype.block == 1 and (dtype.name != 'bf16' or _bfloat16)}
 _BY_PYTHON = {float: 'f32', int: 'i32', bool: 'bool'}
 _ALIASES = {'bfloat16': 'bf16', 'float': 'f32', 'int': 'i32', 'bool_': 'bool'}
@@ -128,10 +130,32 @@ def as_dtype(value: Type) -> DType:
     if isinstance(value, type) and value in _BY_PYTHON:
         return BY_NAME[_BY_PYTHON[value]]
     dtype = np.dtype(value)
-    if dtype not in _BY_NUMPY:
+    if dtype not in OF_NUMPY:
         raise TypeError(f'kiln has no type for elements of {dtype}; it has ' +
                         ', '.join(name for name, *_ in TYPES))
-    return _BY_NUMPY[dtype]
+    return OF_NUMPY[dtype]
+
+
+def _reading_headers() -> bool:
+    """Whether an array of numpy's begins with Python's header of objects and the address of its
+    elements, as its C headers say (PyArrayObject_fields): asking it by `ctypes.data` takes longer than
+    all else that a call of a kiln.function does for it."""
+    if sys.implementation.name != 'cpython':
+        return False
+    some = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    return all(_address_in(id(a) + _HEADER).value == a.ctypes.data
+               for a in (some, some[1:, 1, ::2], some[:0], some[1, 2, 3:4].reshape(())))
+
+
+_HEADER = object.__basicsize__
+_address_in = ctypes.c_void_p.from_address
+if _reading_headers():
+    def address_of(array: np.ndarray) -> int:
+        """Of its first element. Whoever uses it holds the array."""
+        return _address_in(id(array) + _HEADER).value or 0
+else:
+    def address_of(array: np.ndarray) -> int:
+        return int(array.ctypes.data)
 
 
 def storable(array: np.ndarray, kind: Optional[DType] = None) -> np.ndarray:
@@ -141,7 +165,7 @@ def storable(array: np.ndarray, kind: Optional[DType] = None) -> np.ndarray:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder('='))
     dtype = array.dtype
-    if dtype not in _BY_NUMPY and not (kind and dtype == kind.raw):
+    if dtype not in OF_NUMPY and not (kind and dtype == kind.raw):
         if dtype not in _NEXT:
             raise TypeError(f'kiln has no type for elements of {dtype}')
         if dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:

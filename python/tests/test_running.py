@@ -9,6 +9,7 @@ import unittest.mock
 import numpy as np
 
 import kiln
+from kiln._types import address_of
 
 A = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -350,6 +351,45 @@ class Running(unittest.TestCase):
         kiln.function(lambda x: leaked.append(x) or x + 1)(A)
         with self.assertRaisesRegex(kiln.Error, 'has returned'):
             leaked[0] + 1
+
+    def test_arguments(self):
+        """a function reads this call's arguments wherever they lie, and keeps calls apart"""
+        f = kiln.function(lambda tree, more=None, **named: (
+            tree, kiln.sum(kiln.stack([kiln.sum(x) for x in kiln._tree.leaves_of((tree, more, named))]))))
+        x, y = A[0] + 1, A[1] * 3
+        calls = [((x, (y,)), {}), (((x,), y), {}), (([x], y), {}), (([x, y],), {}), (((x, y),), {}),
+                 ((((x,), y),), {}), ((((x, y),),), {}),
+                 (({'a': x, 'b': y},), {}), (({'b': x, 'a': y},), {}), ((x,), {'named': y}),
+                 ((x, {'named': y}), {}), ((x, y), {}), (((x, None), y), {}), (((None, x), y), {}),
+                 ((x, y), {'third': 2.0}), ((x, y), {'third': np.float32(2)})]
+        for again in range(2):
+            for arguments, named in calls:
+                tree, total = f(*arguments, **named)
+                self.assertIs(type(tree), kiln.Tensor if arguments[0] is x else type(arguments[0]))
+                leaves = kiln._tree.leaves_of((arguments, named))
+                self.assertAlmostEqual(total.item(), sum(float(np.sum(leaf)) for leaf in leaves), 3)
+        self.assertEqual(f.recordings, len(calls))
+        # Memory of all kinds, each read where it is now; what was given before stays as it was.
+        double = kiln.function(lambda x: x * 2)
+        written = kiln.tensor(x)
+        written[1] = 7
+        wide, frozen = np.arange(8, dtype=np.float32), y.copy()
+        frozen.flags.writeable = False
+        given = [x, y, x + y, frozen, wide[::2], wide[::-2], x.astype(np.float64), x.astype('>f4'),
+                 x.view(np.memmap), kiln.tensor(y), written, kiln.tensor(x) + 1,
+                 np.frombuffer(b'.' + x.tobytes(), np.float32, 4, 1)]
+        made = [double(g) for g in given for _ in range(2)]
+        self.assertEqual(double.recordings, 1)
+        for i, result in enumerate(made):
+            np.testing.assert_array_equal(result.numpy(), np.asarray(given[i // 2], np.float32) * 2)
+        x += 1
+        np.testing.assert_array_equal(double(x).numpy(), x * 2)
+        for array in [x, wide[::2], wide[3:], wide[:0], np.full((), 3, np.float32), frozen]:
+            self.assertEqual(address_of(array), array.ctypes.data)
+        # Of kinds that come and go the last 32 are kept.
+        for n in (*range(40), 0, 39):
+            np.testing.assert_array_equal(double(np.ones(n, np.float32)).numpy(), np.full(n, 2))
+        self.assertEqual(double.recordings, 32)
 
     def test_writing_outside(self):
         """what is recorded writes into no tensor from outside, which keeps its value; into others it does"""
