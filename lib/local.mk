@@ -392,6 +392,9 @@ nn_sources = \
 	lib/nn/pooling.c \
 	lib/nn/quantize.c \
 	lib/nn/recurrent.c \
+	lib/nn/recurrent.h \
+	lib/nn/recurrent_host.c \
+	lib/nn/recurrent_kernel.c \
 	lib/nn/resize.c \
 	lib/nn/signal.c \
 	lib/nn/sliding_windows.c \
@@ -550,6 +553,7 @@ kernels = \
 	kernels/narrow.cl \
 	kernels/blocks.cl \
 	kernels/one_launch.cl \
+	kernels/recurrent_cpu.cl \
 	kernels/scatter.cl \
 	kernels/scatter_gpu.cl \
 	kernels/sort_cpu_digits.cl \

@@ -105,6 +105,7 @@ criterion_tests = \
 	tests/device/test_precision \
 	tests/ops/test_random \
 	tests/nn/test_recurrent \
+	tests/nn/test_recurrent_kernel \
 	tests/reference/test_reference \
 	tests/nn/test_resize \
 	tests/fuse/test_reuse \
@@ -209,6 +210,7 @@ device_tests = \
 	tests/api/test_micro_batches \
 	tests/api/test_micro_batches_sums \
 	tests/nn/test_recurrent \
+	tests/nn/test_recurrent_kernel \
 	tests/nn/test_resize \
 	tests/fuse/test_reuse \
 	tests/files/test_saved \

@@ -133,7 +133,8 @@ KILN_API void kiln_context_options_init(kiln_context_options *options, size_t si
  *  not checked.) Then the batch runs as it is, and its requested results are compared with the
  *  host's evaluation of the batch in double precision, within the errors that the tables of
  *  operations allow. Then it runs once more with every value kept, and each operation is compared
- *  with the host's result from the device's own operands.
+ *  with the host's result from the device's own operands. Recurrent layers are recorded step by step
+ *  there.
  *  What is off is reported as WRONG_RESULT by the call that ran the batch: the first such
  *  operation, its element, both values and the bound; in the log too. Where each operation alone is
  *  right, it is the result, and the kernel that computes it with the operations that it fuses.

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
- *  Recurrent layers, recorded step by step: the inputs' products are one product for all steps,
- * then each step is a product of the state and one kernel for its gates. Steps are alike, and share
- * their kernels.
+ *  Recurrent layers: the inputs' products are one product for all steps. On CPUs one kernel then
+ *  takes all steps, each sequence in one work-item: of up to 2^19 weights of the state in a
+ *  direction, of sigmoid, tanh and relu, the same ones in both directions, and where products are
+ *  not narrow. Otherwise, in validated contexts, and wherever a gradient goes through, each step is
+ *  recorded: a product of the state and one kernel for its gates. Micro-batches do not cut the
+ *  kernel: sequences of a batch that runs out of memory stay together.
  *
  *  For all of them: the result belongs to the batch; one thread at a time; errors are sticky:
  *  INVALID_HANDLE, INVALID_ARGUMENT, SHAPE_MISMATCH, TYPE_MISMATCH, TOO_LARGE (more than 16,384

@@ -28,11 +28,17 @@ static size_t scores_at_once(const kiln_device_info *device)
     return room < GPU_SCORES ? (size_t)room : GPU_SCORES;
 }
 
-static struct kiln__record_limits limits_of(const kiln_device_info *device)
+/* A validated context compares every step: none of them are hidden in a kernel. */
+static struct kiln__record_limits limits_of(const kiln_context *context)
 {
+    const kiln_device_info *device = &context->runtime.device.info;
+    const struct kiln__traits *traits = context->runtime.device.traits;
+    const bool whole = traits->chunked && !(context->validate.share > 0);
     return (struct kiln__record_limits){.upload_bytes = device->max_allocation,
                                         .local_memory = device->local_memory,
                                         .work_group = device->max_work_group,
+                                        .cores = whole ? device->compute_units : 0,
+                                        .vector = whole ? traits->vector : 0,
                                         .unrolled = MOST_UNROLLED,
                                         .scores = scores_at_once(device),
                                         .rounds_gradients = device->type == KILN_DEVICE_GPU};
@@ -67,7 +73,7 @@ kiln_batch *kiln_batch_create(kiln_context *context)
     }
     kiln_context_retain(context);
     batch->context = context;
-    batch->limits = limits_of(&context->runtime.device.info);
+    batch->limits = limits_of(context);
     batch->takes_attention_backward = takes_attention_backward;
     api_batch_begin(batch);
     return batch;

@@ -56,6 +56,10 @@ static void name_custom(const struct kiln__plan *plan, const struct kiln__launch
             kiln__text_add(name, "%d,", custom->arguments[k].kind);
         return;
     }
+    if (custom->file) {
+        kiln__text_add(name, "%s ", custom->file);
+        kiln__text_add_bytes(name, &launch->variant, sizeof launch->variant);
+    }
     kiln__text_add(name, "custom %d %s", launch->variant.level_80, custom->text);
 }
 

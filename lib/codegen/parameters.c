@@ -187,11 +187,15 @@ struct kiln__parameters kiln__parameters_of(const struct kiln__plan *plan,
 {
     struct kiln__parameters parameters = {.found = false};
     struct kiln__text shown = {0}, list = {0};
-    bool from_file = launch->source == KILN__SOURCE_TEMPLATE;
+    const struct kiln__custom *custom =
+        launch->source == KILN__SOURCE_CUSTOM ? kiln__launch_custom(plan, launch) : NULL;
+    const char *file = custom                                    ? custom->file
+                       : launch->source == KILN__SOURCE_TEMPLATE ? launch->file
+                                                                 : NULL;
     if (kiln__launch_has_text(launch))
         kiln__codegen_show(plan, launch, &shown);
     struct expansion expansion = {.launch = launch, .before = shown.data, .to = &list};
-    expansion.file = from_file ? kiln__kernel_text(launch->file) : shown.data;
+    expansion.file = file ? kiln__kernel_text(file) : shown.data;
     const char *kernel = expansion.file ? find_kernel(expansion.file, launch->kernel) : NULL;
     parameters.found = kernel;
     if (kernel)

@@ -245,9 +245,25 @@ static void emit_lanes(const struct kiln__emit *emit)
         emit_file(emit, "lanes_integers");
 }
 
+/* A file of kernels/ behind macros, and the functions that these name. */
+static void emit_own_file(const struct kiln__emit *emit, const struct kiln__custom *custom)
+{
+    const bool any = emit_needs(emit, custom->text, true);
+    if (any)
+        emit_math_files(emit, emit->variant->vector);
+    kiln__code_line(emit->code, "%s",
+                    any ? "#undef KILN_LANES\n#define FN(name) kiln_##name##_vec" : "");
+    kiln__text_add_bytes(kiln__code_line(emit->code, "%s", ""), custom->text, strlen(custom->text));
+    emit_file(emit, custom->file);
+}
+
 void kiln__emit_custom(const struct kiln__emit *emit)
 {
     const struct kiln__custom *custom = kiln__launch_custom(emit->plan, emit->launch);
+    if (custom->file) {
+        emit_own_file(emit, custom);
+        return;
+    }
     if (custom->loop) {
         kiln__emit_loop(emit, custom);
         return;

@@ -51,7 +51,7 @@ static bool is_same(const struct kiln__custom *a, const struct kiln__custom *b)
 {
     return !memcmp(&a->call, &b->call, sizeof a->call) &&
            !memcmp(a->arguments, b->arguments, argument_bytes(a)) &&
-           !strcmp(a->kernel, b->kernel) && !strcmp(a->text, b->text) &&
+           !strcmp(a->kernel, b->kernel) && !strcmp(a->text, b->text) && a->file == b->file &&
            kiln__loop_bytes(a->loop) == kiln__loop_bytes(b->loop) &&
            (!a->loop || !memcmp(a->loop, b->loop, kiln__loop_bytes(a->loop)));
 }
@@ -91,6 +91,7 @@ static struct entry *make_entry(const struct kiln__custom *custom, uint64_t hash
     entry->custom.arguments = entry->arguments;
     entry->custom.kernel = kernel;
     entry->custom.text = words;
+    entry->custom.file = custom->file;
     if (loop)
         entry->custom.loop = memcpy(program, custom->loop, loop);
     return entry;

@@ -37,6 +37,7 @@ struct kiln__custom_output {
 struct kiln__custom_call {
     uint32_t n_inputs, n_outputs, n_arguments;
     uint32_t strided; /* bit k: input k may lie in any way that strides say */
+    uint32_t weights; /* bit k: input k is kept in the kernel's form with the buffers it is of */
     kiln_type inputs[KILN_CUSTOM_INPUTS];
     struct kiln__custom_output outputs[KILN_CUSTOM_OUTPUTS];
     size_t global[3], local[3]; /* local[0] of 0: as the device likes */
@@ -52,6 +53,8 @@ struct kiln__custom {
     const struct kiln__custom_argument *arguments;
     const char *kernel; /* in `text`: KILN__CUSTOM_PREFIX and the name; static */
     const char *text;
+    const char *file; /* kernels/FILE.cl, which the text's macros stand before: rows' functions in
+                         them are FN(name), of vectors; static. NULL: the text is whole */
     const struct kiln__loop *loop; /* what the kernel does, in place of a text; NULL: has one */
 };
 

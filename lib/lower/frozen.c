@@ -76,8 +76,10 @@ static void thaw_what_is_taken_over(const struct kiln__plan *plan)
     }
 }
 
-static bool is_weight(const struct kiln__group *group, size_t access)
+static bool is_weight(const struct kiln__plan *plan, const struct kiln__group *group, size_t access)
 {
+    if (group->kind == KILN__GROUP_CUSTOM)
+        return node_at(plan, group->nodes.items[0])->custom.call->call.weights >> access & 1;
     if (group->kind != KILN__GROUP_MATMUL)
         return group->accesses.items[access].kind == KILN__ACCESS_GATHER;
     struct kiln__operand operand = kiln__group_operand(group, 1);
@@ -103,7 +105,7 @@ static bool thaw_operands(const struct kiln__plan *plan, const struct kiln__grou
             continue;
         struct kiln__slot *read = slot_of(plan, group->accesses.items[i].node);
         if (read->storage == KILN__STORAGE_ARENA && read->bytes > SMALL_BYTES &&
-            !is_weight(group, i))
+            !is_weight(plan, group, i))
             any |= thaw(read);
     }
     return any;

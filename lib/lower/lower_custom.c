@@ -140,9 +140,10 @@ void kiln__lower_custom(struct kiln__plan *plan, uint32_t index)
     launch.variant.level_80 = arithmetic.level_80;
     launch.variant.vector = 1;
     launch.variant.wide = true;
-    if (custom->loop) {
+    if (custom->loop || custom->file) {
         launch.variant = arithmetic;
-        launch.variant.vector = (uint8_t)loop_width(device, &custom->call);
+        launch.variant.vector =
+            (uint8_t)(custom->file ? device->traits->vector : loop_width(device, &custom->call));
         launch.variant.chunked = device->traits->chunked;
         launch.variant.wide = true;
     }

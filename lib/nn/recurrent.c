@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recurrent layers, unrolled. */
+/* Recurrent layers: looked at, and recorded step by step or as one kernel. */
 #include <kiln/batch.h>
 #include <kiln/elementwise.h>
 #include <kiln/movement.h>
@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "nn/recurrent.h"
 #include "record/batch.h"
 #include "record/call.h"
 #include "record/operations.h"
@@ -17,41 +18,14 @@
 static const kiln_tensor none = {0};
 
 #define MOST_STEPS 16384
-#define MOST_GATES 4
 
-/* Parts of the gates' rows. */
-enum { INPUT, OUTPUT, FORGET, CELL }; /* of an LSTM */
-enum { UPDATE, RESET, HIDDEN };       /* of a GRU */
-
-static const uint8_t orders_of_lstm[][MOST_GATES] = {
+static const uint8_t orders_of_lstm[][KILN__MOST_GATES] = {
     [KILN_GATES_ONNX] = {[INPUT] = 0, [OUTPUT] = 1, [FORGET] = 2, [CELL] = 3},
     [KILN_GATES_PYTORCH] = {[INPUT] = 0, [FORGET] = 1, [CELL] = 2, [OUTPUT] = 3},
 };
-static const uint8_t orders_of_gru[][MOST_GATES] = {
+static const uint8_t orders_of_gru[][KILN__MOST_GATES] = {
     [KILN_GATES_ONNX] = {[UPDATE] = 0, [RESET] = 1, [HIDDEN] = 2},
     [KILN_GATES_PYTORCH] = {[RESET] = 0, [UPDATE] = 1, [HIDDEN] = 2},
-};
-
-struct state {
-    kiln_tensor h, c; /* [1,B,H]; none: zeros */
-};
-
-struct layer;
-
-/* What one step makes of its inputs' product [1,B,G*H] and the state. */
-typedef struct state step(const struct layer *layer, kiln_tensor x, struct state before);
-
-struct layer {
-    kiln_batch *batch;
-    const char *name;
-    const kiln_recurrent *given; /* the caller's, then `own` */
-    kiln_recurrent own;
-    step *step;
-    size_t gates, steps, sequences, inputs, hidden, directions;
-    const uint8_t *order; /* of gates */
-    /* of the direction at hand */
-    kiln_tensor r, r_bias, peephole; /* [1,G*H,H]; [1,G*H] and [1,3*H] or none */
-    kiln_tensor (*activation[3])(kiln_batch *batch, kiln_tensor x);
 };
 
 #define OP(name, ...) kiln_##name(layer->batch, __VA_ARGS__)
@@ -59,36 +33,37 @@ struct layer {
 /* ---- parts of tensors ---- */
 
 /* Elements `from` to `from` + `count` of the last dimension. */
-static kiln_tensor columns(const struct layer *layer, kiln_tensor x, size_t from, size_t count)
+static kiln_tensor columns(const struct kiln__layer *layer, kiln_tensor x, size_t from,
+                           size_t count)
 {
     return kiln__record_part(layer->batch, x, -1, from, count);
 }
 
 /* Number `i` of the first dimension, which stays as 1: a reshape would sink through a whole step,
  * to be computed once more. */
-static kiln_tensor row(const struct layer *layer, kiln_tensor x, size_t i)
+static kiln_tensor row(const struct kiln__layer *layer, kiln_tensor x, size_t i)
 {
     return kiln__record_part(layer->batch, x, 0, i, 1);
 }
 
-static kiln_tensor gate(const struct layer *layer, kiln_tensor x, unsigned part)
+static kiln_tensor gate(const struct kiln__layer *layer, kiln_tensor x, unsigned part)
 {
     return columns(layer, x, layer->order[part] * layer->hidden, layer->hidden);
 }
 
-static kiln_tensor recurrent_number(const struct layer *layer, double value)
+static kiln_tensor recurrent_number(const struct kiln__layer *layer, double value)
 {
     return OP(constant, KILN_F32, value);
 }
 
 /* ---- steps ---- */
 
-static kiln_tensor recurrent_clip(const struct layer *layer, kiln_tensor x)
+static kiln_tensor recurrent_clip(const struct kiln__layer *layer, kiln_tensor x)
 {
     return layer->given->clip > 0 ? OP(clamp, x, -layer->given->clip, layer->given->clip) : x;
 }
 
-static kiln_tensor activate(const struct layer *layer, unsigned which, kiln_tensor x)
+static kiln_tensor activate(const struct kiln__layer *layer, unsigned which, kiln_tensor x)
 {
     return layer->batch->error.status
                ? none
@@ -96,31 +71,32 @@ static kiln_tensor activate(const struct layer *layer, unsigned which, kiln_tens
 }
 
 /* The state times rows `from` to `from` + `count` of r, none of zeros. */
-static kiln_tensor recur(const struct layer *layer, kiln_tensor h, size_t from, size_t count)
+static kiln_tensor recur(const struct kiln__layer *layer, kiln_tensor h, size_t from, size_t count)
 {
     int64_t start[] = {0, (int64_t)from, 0};
     int64_t stop[] = {1, (int64_t)(from + count), (int64_t)layer->hidden};
     return h.id ? OP(matmul_transposed, h, 0, OP(slice, layer->r, start, stop, NULL), 1) : none;
 }
 
-static kiln_tensor recurrent_add(const struct layer *layer, kiln_tensor a, kiln_tensor b)
+static kiln_tensor recurrent_add(const struct kiln__layer *layer, kiln_tensor a, kiln_tensor b)
 {
     return !a.id ? b : !b.id ? a : OP(add, a, b);
 }
 
-static kiln_tensor recurrent_multiply(const struct layer *layer, kiln_tensor a, kiln_tensor b)
+static kiln_tensor recurrent_multiply(const struct kiln__layer *layer, kiln_tensor a, kiln_tensor b)
 {
     return !a.id || !b.id ? none : OP(mul, a, b);
 }
 
-static struct state step_rnn(const struct layer *layer, kiln_tensor x, struct state before)
+static struct kiln__layer_state step_rnn(const struct kiln__layer *layer, kiln_tensor x,
+                                         struct kiln__layer_state before)
 {
     x = recurrent_add(layer, x, recur(layer, before.h, 0, layer->hidden));
-    return (struct state){activate(layer, 0, x), none};
+    return (struct kiln__layer_state){activate(layer, 0, x), none};
 }
 
 /* The candidate's part of the state. */
-static kiln_tensor recur_hidden(const struct layer *layer, kiln_tensor h, kiln_tensor reset)
+static kiln_tensor recur_hidden(const struct kiln__layer *layer, kiln_tensor h, kiln_tensor reset)
 {
     size_t from = layer->order[HIDDEN] * layer->hidden;
     if (!layer->given->linear_before_reset)
@@ -130,7 +106,8 @@ static kiln_tensor recur_hidden(const struct layer *layer, kiln_tensor h, kiln_t
                               recurrent_add(layer, recur(layer, h, from, layer->hidden), bias));
 }
 
-static struct state step_gru(const struct layer *layer, kiln_tensor x, struct state before)
+static struct kiln__layer_state step_gru(const struct kiln__layer *layer, kiln_tensor x,
+                                         struct kiln__layer_state before)
 {
     size_t gates = 2 * layer->hidden; /* the first two parts in either order */
     kiln_tensor both = columns(layer, x, 0, gates);
@@ -143,19 +120,20 @@ static struct state step_gru(const struct layer *layer, kiln_tensor x, struct st
         recurrent_add(layer, gate(layer, x, HIDDEN), recur_hidden(layer, before.h, reset));
     hidden = activate(layer, 1, hidden);
     kiln_tensor h = OP(mul, OP(sub, recurrent_number(layer, 1), update), hidden);
-    return (struct state){recurrent_add(layer, h, recurrent_multiply(layer, update, before.h)),
-                          none};
+    return (struct kiln__layer_state){
+        recurrent_add(layer, h, recurrent_multiply(layer, update, before.h)), none};
 }
 
 /* A peephole's sight of the cells. */
-static kiln_tensor peep(const struct layer *layer, unsigned part, kiln_tensor c)
+static kiln_tensor peep(const struct kiln__layer *layer, unsigned part, kiln_tensor c)
 {
     return layer->peephole.id && c.id
                ? OP(mul, columns(layer, layer->peephole, part * layer->hidden, layer->hidden), c)
                : none;
 }
 
-static struct state step_lstm(const struct layer *layer, kiln_tensor x, struct state before)
+static struct kiln__layer_state step_lstm(const struct kiln__layer *layer, kiln_tensor x,
+                                          struct kiln__layer_state before)
 {
     x = recurrent_add(layer, x, recur(layer, before.h, 0, 4 * layer->hidden));
     kiln_tensor input = activate(
@@ -170,24 +148,24 @@ static struct state step_lstm(const struct layer *layer, kiln_tensor x, struct s
     kiln_tensor output =
         activate(layer, 0, recurrent_add(layer, gate(layer, x, OUTPUT), peep(layer, OUTPUT, c)));
     kiln_tensor h = layer->batch->error.status ? none : layer->activation[2](layer->batch, c);
-    return (struct state){OP(mul, output, h), c};
+    return (struct kiln__layer_state){OP(mul, output, h), c};
 }
 
 /* ---- lengths ---- */
 
 /* `after` in sequences that have step t, else `before`. */
-static kiln_tensor recurrent_choose(const struct layer *layer, kiln_tensor has, kiln_tensor after,
-                                    kiln_tensor before)
+static kiln_tensor recurrent_choose(const struct kiln__layer *layer, kiln_tensor has,
+                                    kiln_tensor after, kiln_tensor before)
 {
     return !after.id ? none
                      : OP(where, has, after, before.id ? before : recurrent_number(layer, 0));
 }
 
 /* Advance the state; the result of step t goes to `y`. */
-static void advance(const struct layer *layer, kiln_tensor x, kiln_tensor lengths, size_t t,
-                    struct state *state, kiln_tensor *y)
+static void advance(const struct kiln__layer *layer, kiln_tensor x, kiln_tensor lengths, size_t t,
+                    struct kiln__layer_state *state, kiln_tensor *y)
 {
-    struct state before = *state;
+    struct kiln__layer_state before = *state;
     *state = layer->step(layer, row(layer, x, t), before);
     *y = state->h;
     if (!lengths.id)
@@ -201,7 +179,7 @@ static void advance(const struct layer *layer, kiln_tensor x, kiln_tensor length
 /* ---- directions ---- */
 
 /* The product of all inputs, [T,B,G*H], with what of the bias does not go through a gate. */
-static kiln_tensor multiply_inputs(struct layer *layer, size_t direction)
+static kiln_tensor multiply_inputs(struct kiln__layer *layer, size_t direction)
 {
     size_t rows = layer->gates * layer->hidden;
     kiln_tensor x =
@@ -217,7 +195,7 @@ static kiln_tensor multiply_inputs(struct layer *layer, size_t direction)
     return OP(add, x, of_x);
 }
 
-static void read_activations(struct layer *layer, size_t direction)
+void kiln__layer_functions(struct kiln__layer *layer, size_t direction)
 {
     for (unsigned i = 0; i < 3; i++) {
         layer->activation[i] = layer->given->activation[direction][i];
@@ -226,19 +204,20 @@ static void read_activations(struct layer *layer, size_t direction)
     }
 }
 
-static struct state recurrent_begin(const struct layer *layer, size_t direction)
+static struct kiln__layer_state recurrent_begin(const struct kiln__layer *layer, size_t direction)
 {
     const kiln_recurrent *given = layer->given;
-    return (struct state){given->h.id ? row(layer, given->h, direction) : none,
-                          given->c.id && layer->step == step_lstm ? row(layer, given->c, direction)
-                                                                  : none};
+    return (struct kiln__layer_state){
+        given->h.id ? row(layer, given->h, direction) : none,
+        given->c.id && layer->step == step_lstm ? row(layer, given->c, direction) : none};
 }
 
 /* All steps of one direction; results go to y[t * D + direction]. */
-static struct state recurrent_go(struct layer *layer, size_t direction, kiln_tensor *y)
+static struct kiln__layer_state recurrent_go(struct kiln__layer *layer, size_t direction,
+                                             kiln_tensor *y)
 {
     bool backward = layer->given->direction == KILN_REVERSE || direction;
-    struct state state = recurrent_begin(layer, direction);
+    struct kiln__layer_state state = recurrent_begin(layer, direction);
     kiln_tensor x = multiply_inputs(layer, direction), lengths = none;
     layer->r = row(layer, layer->given->r, direction);
     layer->peephole =
@@ -248,7 +227,7 @@ static struct state recurrent_go(struct layer *layer, size_t direction, kiln_ten
                      OP(cast, kiln__record_indices(layer->batch, layer->given->lengths, "lengths"),
                         KILN_I32),
                      2, ((size_t[]){layer->sequences, 1}));
-    read_activations(layer, direction);
+    kiln__layer_functions(layer, direction);
     for (size_t i = 0; i < layer->steps && !layer->batch->error.status; i++) {
         size_t t = backward ? layer->steps - 1 - i : i;
         advance(layer, x, lengths, t, &state, &y[t * layer->directions + direction]);
@@ -258,8 +237,8 @@ static struct state recurrent_go(struct layer *layer, size_t direction, kiln_ten
 
 /* ---- checks ---- */
 
-static bool check_operand(const struct layer *layer, const char *what, kiln_tensor x, size_t rank,
-                          const size_t *dims)
+static bool check_operand(const struct kiln__layer *layer, const char *what, kiln_tensor x,
+                          size_t rank, const size_t *dims)
 {
     const struct kiln__node *node = kiln__batch_floating(layer->batch, x, layer->name, what);
     struct kiln__shape wanted = {0};
@@ -276,7 +255,7 @@ static bool check_operand(const struct layer *layer, const char *what, kiln_tens
     check_operand(layer, #what, given->what, sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t),     \
                   (size_t[]){__VA_ARGS__})
 
-static bool check_lengths(const struct layer *layer)
+static bool check_lengths(const struct kiln__layer *layer)
 {
     const struct kiln__node *node =
         kiln__batch_node(layer->batch, layer->given->lengths, layer->name, "lengths");
@@ -294,7 +273,7 @@ static bool check_lengths(const struct layer *layer)
 }
 
 /* The sizes, from the shapes of x and r. */
-static bool read_sizes(struct layer *layer)
+static bool read_sizes(struct kiln__layer *layer)
 {
     const kiln_recurrent *given = layer->given;
     const struct kiln__node *x = kiln__batch_floating(layer->batch, given->x, layer->name, "x");
@@ -317,7 +296,7 @@ static bool read_sizes(struct layer *layer)
     return !layer->batch->error.status;
 }
 
-static bool read_layer(struct layer *own)
+static bool read_layer(struct kiln__layer *own)
 {
     const kiln_recurrent *layer = own->given;
     struct kiln__error *error = &own->batch->error;
@@ -328,7 +307,7 @@ static bool read_layer(struct layer *own)
     return !error->status;
 }
 
-static bool check_options(struct layer *layer)
+static bool check_options(struct kiln__layer *layer)
 {
     const kiln_recurrent *given = layer->given;
     if ((unsigned)given->direction > KILN_BIDIRECTIONAL ||
@@ -342,7 +321,7 @@ static bool check_options(struct layer *layer)
     return !layer->batch->error.status;
 }
 
-static bool check_layer(struct layer *layer)
+static bool check_layer(struct kiln__layer *layer)
 {
     if (!kiln__batch_is_open(layer->batch, layer->name) || !read_layer(layer) ||
         !check_options(layer) || !read_sizes(layer))
@@ -361,7 +340,7 @@ static bool check_layer(struct layer *layer)
 /* ---- the calls ---- */
 
 /* [D,B,H] of both directions' states. */
-static kiln_tensor recurrent_collect(const struct layer *layer, const kiln_tensor *parts)
+static kiln_tensor recurrent_collect(const struct kiln__layer *layer, const kiln_tensor *parts)
 {
     const size_t dims[] = {1, layer->sequences, layer->hidden};
     kiln_tensor whole[2];
@@ -370,7 +349,7 @@ static kiln_tensor recurrent_collect(const struct layer *layer, const kiln_tenso
     return OP(concat, layer->directions, whole, 0);
 }
 
-static kiln_tensor recurrent_run(struct layer *layer, kiln_tensor *last, kiln_tensor *last_c)
+void kiln__layer_steps(struct kiln__layer *layer, struct kiln__layer_results *results)
 {
     kiln_batch *batch = layer->batch;
     const size_t d = layer->directions;
@@ -379,46 +358,43 @@ static kiln_tensor recurrent_run(struct layer *layer, kiln_tensor *last, kiln_te
     if (!y)
         kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", layer->name);
     for (size_t i = 0; i < d && !batch->error.status; i++) {
-        struct state state = recurrent_go(layer, i, y);
+        struct kiln__layer_state state = recurrent_go(layer, i, y);
         h[i] = state.h;
         c[i] = state.c;
     }
-    kiln_tensor all = none;
-    if (!batch->error.status && layer->steps == 0)
-        all = OP(fill, KILN_F32, 4, dims, 0);
-    else if (!batch->error.status)
-        all = OP(reshape, OP(concat, layer->steps * d, y, 0), 4, dims);
-    if (last)
-        *last = recurrent_collect(layer, h);
-    if (last_c)
-        *last_c = recurrent_collect(layer, c);
+    if (!batch->error.status)
+        results->y = layer->steps ? OP(reshape, OP(concat, layer->steps * d, y, 0), 4, dims)
+                                  : OP(fill, KILN_F32, 4, dims, 0);
+    results->last = recurrent_collect(layer, h);
+    if (layer->gates == 4)
+        results->cells = recurrent_collect(layer, c);
     free(y);
-    return all;
 }
 
-static kiln_tensor recurrent_record(struct layer *layer, kiln_tensor *last, kiln_tensor *last_c)
+static kiln_tensor recurrent_record(struct kiln__layer *layer, kiln_tensor *last,
+                                    kiln_tensor *last_c)
 {
+    struct kiln__layer_results results = {none, none, none};
+    if (check_layer(layer)) {
+        if (layer->gates > 1)
+            layer->order = layer->step == step_lstm ? orders_of_lstm[layer->given->gates]
+                                                    : orders_of_gru[layer->given->gates];
+        if (!kiln__layer_in_kernel(layer, &results))
+            kiln__layer_steps(layer, &results);
+    }
+    if (layer->batch && layer->batch->error.status)
+        results = (struct kiln__layer_results){none, none, none};
     if (last)
-        *last = none;
+        *last = results.last;
     if (last_c)
-        *last_c = none;
-    if (!check_layer(layer))
-        return none;
-    if (layer->gates > 1)
-        layer->order = layer->step == step_lstm ? orders_of_lstm[layer->given->gates]
-                                                : orders_of_gru[layer->given->gates];
-    kiln_tensor y = recurrent_run(layer, last, last_c);
-    if (layer->batch->error.status && last)
-        *last = none;
-    if (layer->batch->error.status && last_c)
-        *last_c = none;
-    return layer->batch->error.status ? none : y;
+        *last_c = results.cells;
+    return results.y;
 }
 
 kiln_tensor kiln_rnn(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor *last)
 {
     KILN__CALL(batch);
-    struct layer own = {
+    struct kiln__layer own = {
         .batch = batch, .name = __func__, .given = layer, .step = step_rnn, .gates = 1};
     return recurrent_record(&own, last, NULL);
 }
@@ -426,7 +402,7 @@ kiln_tensor kiln_rnn(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor
 kiln_tensor kiln_gru(kiln_batch *batch, const kiln_recurrent *layer, kiln_tensor *last)
 {
     KILN__CALL(batch);
-    struct layer own = {
+    struct kiln__layer own = {
         .batch = batch, .name = __func__, .given = layer, .step = step_gru, .gates = 3};
     return recurrent_record(&own, last, NULL);
 }
@@ -435,7 +411,7 @@ kiln_tensor kiln_lstm(kiln_batch *batch, const kiln_recurrent *layer, kiln_tenso
                       kiln_tensor *last_c)
 {
     KILN__CALL(batch);
-    struct layer own = {
+    struct kiln__layer own = {
         .batch = batch, .name = __func__, .given = layer, .step = step_lstm, .gates = 4};
     return recurrent_record(&own, last, last_c);
 }

@@ -30,7 +30,9 @@ void kiln__batch_begin(kiln_batch *batch)
     batch->tables.count = 0;
     for (size_t i = 0; i < batch->loops.count; i++)
         kiln__replayed_free(batch->loops.items[i]);
-    batch->loops.count = batch->instead.count = 0;
+    for (size_t i = 0; i < batch->kernels.count; i++)
+        free(batch->kernels.items[i]);
+    batch->loops.count = batch->kernels.count = batch->instead.count = 0;
     kiln__bindings_free(&batch->bindings);
     kiln__index_clear(&batch->imports);
     kiln__index_clear(&batch->exports);
@@ -53,6 +55,7 @@ void kiln__batch_drop(kiln_batch *batch)
     kiln__vector_free(&batch->tables);
     kiln__vector_free(&batch->reads);
     kiln__vector_free(&batch->loops);
+    kiln__vector_free(&batch->kernels);
     kiln__vector_free(&batch->instead);
     kiln__graph_free(&batch->graph);
     kiln__labels_free(&batch->labels);

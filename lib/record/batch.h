@@ -25,6 +25,7 @@ struct kiln__record_limits {
     uint64_t upload_bytes; /* of one tensor, at most */
     uint64_t local_memory; /* bytes that a kernel's work-group has */
     size_t work_group;     /* most items of one; 0: not known */
+    size_t cores, vector;  /* of a CPU, and floats of a vector of its; 0: it is none */
     size_t unrolled;       /* most operations of a loop that is recorded step by step */
     /* Of gradients of attention: elements of scores in memory at once, to aim for, and whether what
      * is multiplied may be rounded to the operands' type. */
@@ -46,12 +47,13 @@ struct kiln_batch {
                                      for it */
     struct kiln__graph graph;
     struct kiln__bindings bindings;
-    struct kiln__index imports;                  /* nodes, by the memory of their buffers */
-    struct kiln__index exports;                  /* requests, by the memory of their buffers */
-    KILN__VECTOR(kiln_buffer *) buffers;         /* retained */
-    KILN__VECTOR(void *) tables;                 /* that operations upload; owned */
-    KILN__VECTOR(uint32_t) reads;                /* the requests that are reads, in order */
-    KILN__VECTOR(struct kiln__replayed *) loops; /* of which one step is recorded (replayed.h) */
+    struct kiln__index imports;                    /* nodes, by the memory of their buffers */
+    struct kiln__index exports;                    /* requests, by the memory of their buffers */
+    KILN__VECTOR(kiln_buffer *) buffers;           /* retained */
+    KILN__VECTOR(void *) tables;                   /* that operations upload; owned */
+    KILN__VECTOR(uint32_t) reads;                  /* the requests that are reads, in order */
+    KILN__VECTOR(struct kiln__replayed *) loops;   /* of which one step is recorded (replayed.h) */
+    KILN__VECTOR(struct kiln__stepwise *) kernels; /* that take all steps (replayed.h) */
     KILN__VECTOR(uint32_t)
     instead;                    /* of the first nodes: which one is meant by it. Gradients of
                                    such loops have put others there */

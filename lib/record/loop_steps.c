@@ -181,6 +181,69 @@ void kiln__loop_unroll(struct kiln__loop_call *loop, kiln_tensor *last, kiln_ten
     free(now);
 }
 
+/* ---- kernels that take all steps ---- */
+
+bool kiln__stepwise_keep(kiln_batch *batch, struct kiln__stepwise *kernel)
+{
+    struct kiln__stepwise **place = kiln__vector_push(&batch->kernels);
+    if (!place)
+        free(kernel);
+    else
+        *place = kernel;
+    return place;
+}
+
+/* The one whose output it is, NULL if there is none. */
+static const struct kiln__stepwise *stepwise_of(const kiln_batch *batch, uint32_t index)
+{
+    if (batch->graph.nodes.items[index].kind != KILN__CUSTOM)
+        return NULL;
+    for (size_t i = 0; i < batch->kernels.count; i++)
+        if (index >= batch->kernels.items[i]->first && index < batch->kernels.items[i]->end)
+            return batch->kernels.items[i];
+    return NULL;
+}
+
+static struct kiln__stepwise *
+copy_stepwise(const kiln_batch *batch, const struct kiln__stepwise *kernel, const uint32_t *now)
+{
+    struct kiln__stepwise *copy = malloc(kernel->size);
+    if (!copy)
+        return NULL;
+    memcpy(copy, kernel, kernel->size);
+    for (size_t k = 0; k < kernel->n_operands; k++)
+        if (kernel->operands[k].id)
+            copy->operands[k] =
+                kiln__batch_tensor(batch, now[kiln__tensor_index(kernel->operands[k])]);
+    return copy;
+}
+
+/* In place of the kernel whose first output the node is; or `again`: the kernel is recorded. */
+static void take_stepwise(kiln_batch *batch, const char *call, const struct kiln__stepwise *kernel,
+                          uint32_t *now, bool again)
+{
+    const uint32_t count = kernel->end - kernel->first;
+    struct kiln__stepwise *copy = copy_stepwise(batch, kernel, now);
+    kiln_tensor results[KILN_CUSTOM_OUTPUTS] = {{0}};
+    const uint32_t first = kernel->first;
+    if (copy && again) {
+        copy->first = now[first];
+        copy->end = copy->first + count;
+        if (kiln__stepwise_keep(batch, copy))
+            return;
+        copy = NULL;
+    }
+    if (!copy) {
+        kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
+        return;
+    }
+    copy->record(batch, copy, results);
+    for (uint32_t k = 0; k < count && !batch->error.status; k++)
+        if (results[k].id)
+            now[first + k] = kiln__tensor_index(results[k]);
+    free(copy);
+}
+
 /* ---- loops that are replayed ---- */
 
 static void unroll_replayed(kiln_batch *batch, const char *call, const struct kiln__replayed *made,
@@ -212,12 +275,20 @@ static void copy_node(kiln_batch *batch, const char *call, uint32_t index, uint3
             unroll_replayed(batch, call, made, now, most);
         return;
     }
+    const struct kiln__stepwise *kernel = stepwise_of(batch, index);
+    if (kernel && most != SIZE_MAX) {
+        if (index == kernel->first)
+            take_stepwise(batch, call, kernel, now, false);
+        return;
+    }
     for (unsigned k = 0; k < node.n_inputs; k++)
         node.input[k] = now[node.input[k]];
     now[index] = kiln__tensor_index(kiln__batch_record(batch, &node, call));
+    if (kernel && index == kernel->first && !batch->error.status)
+        take_stepwise(batch, call, kernel, now, true);
 }
 
-/* Those of the nodes that go through a replayed loop which depends on an input. */
+/* Those of the nodes that go through such a kernel or a replayed loop which depends on an input. */
 static void mark_through(const kiln_batch *batch, const kiln_tensor *inputs, size_t n, size_t count,
                          struct through *marks)
 {
@@ -229,14 +300,19 @@ static void mark_through(const kiln_batch *batch, const kiln_tensor *inputs, siz
             marks[i].depends |= marks[node->input[k]].depends;
             marks[i].passes |= marks[node->input[k]].passes;
         }
-        marks[i].passes |= kiln__node_is_replayed(node) && marks[i].depends;
+        marks[i].passes |=
+            (kiln__node_is_replayed(node) || stepwise_of(batch, (uint32_t)i)) && marks[i].depends;
         marks[i].depends |= marks[i].asked;
     }
     for (size_t i = count; i-- > 0;) {
         const struct kiln__node *node = &batch->graph.nodes.items[i];
+        const struct kiln__stepwise *kernel =
+            marks[i].needed ? stepwise_of(batch, (uint32_t)i) : NULL;
         for (unsigned k = 0; marks[i].needed && k < node->n_inputs; k++)
             marks[node->input[k]].needed = true;
-        if (marks[i].needed && kiln__node_is_replayed(node)) /* all have the first one's turn */
+        if (kernel) /* all have the first one's turn */
+            marks[kernel->first].needed = true;
+        else if (marks[i].needed && kiln__node_is_replayed(node))
             marks[kiln__replayed_of(batch, node)->results].needed = true;
     }
 }
@@ -263,7 +339,8 @@ kiln_tensor kiln__loops_unroll(kiln_batch *batch, const char *call, kiln_tensor 
                                const kiln_tensor *inputs, size_t n)
 {
     const size_t count = batch->graph.nodes.count;
-    uint32_t *now = batch->loops.count ? calloc(count, sizeof *now) : NULL;
+    const bool any = batch->loops.count || batch->kernels.count;
+    uint32_t *now = any ? calloc(count, sizeof *now) : NULL;
     struct through *marks = now ? calloc(count, sizeof *marks) : NULL;
     if (marks) {
         marks[kiln__tensor_index(of)].needed = true;
@@ -275,7 +352,7 @@ kiln_tensor kiln__loops_unroll(kiln_batch *batch, const char *call, kiln_tensor 
                 copy_node(batch, call, i, now, count + MOST_OPERATIONS);
         of = kiln__batch_tensor(batch, now[kiln__tensor_index(of)]);
     }
-    if (batch->loops.count && (!marks || (!batch->error.status && !put_instead(batch, now, count))))
+    if (any && (!marks || (!batch->error.status && !put_instead(batch, now, count))))
         kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
     free(now);
     free(marks);

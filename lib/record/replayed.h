@@ -25,9 +25,23 @@ struct kiln__replayed {
 
 void kiln__replayed_free(struct kiln__replayed *loop);
 
-/* Have steps recorded one by one of loops that `of`, asked of as made of the inputs, goes through;
- * what it is then, which also later calls mean by it, and by all between. Errors (the batch's):
- * TOO_LARGE, OUT_OF_HOST_MEMORY. */
+/* A kernel that takes all steps of something, which can be recorded step by step in its place: its
+ * nodes, from the first one to that before `end`, are its outputs. */
+struct kiln__stepwise {
+    uint32_t first, end;
+    /* Record the steps of what the operands are by now; results[k]: what output k then is. */
+    void (*record)(kiln_batch *batch, const struct kiln__stepwise *kernel, kiln_tensor *results);
+    size_t n_operands;
+    kiln_tensor operands[8]; /* {0}: none */
+    size_t size;             /* of what begins with this: one piece of memory */
+};
+
+/* The batch keeps it from now on; false without memory, and it is freed. */
+bool kiln__stepwise_keep(kiln_batch *batch, struct kiln__stepwise *kernel);
+
+/* Have steps recorded one by one of loops, and of such kernels, that `of`, asked of as made of the
+ * inputs, goes through; what it is then, which also later calls mean by it, and by all between.
+ * Errors (the batch's): TOO_LARGE, OUT_OF_HOST_MEMORY. */
 kiln_tensor kiln__loops_unroll(kiln_batch *batch, const char *call, kiln_tensor of,
                                const kiln_tensor *inputs, size_t n);
 

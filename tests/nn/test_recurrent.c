@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../support/gradient.h"
+#include "record/batch.h"
 
 #define T 4
 #define B 2
@@ -56,6 +57,14 @@ static kiln_recurrent layer_of(kiln_batch *b, size_t gates, size_t d)
     return layer;
 }
 
+/* Whose layers are recorded step by step everywhere (test_recurrent_kernel.c has the kernel). */
+static kiln_batch *begin_steps(void)
+{
+    kiln_batch *b = check_begin();
+    b->limits.vector = 0;
+    return b;
+}
+
 static kiln_tensor record(kiln_batch *b, size_t gates, const kiln_recurrent *layer, kiln_tensor *h,
                           kiln_tensor *c)
 {
@@ -97,7 +106,7 @@ Test(recurrent, runs)
 {
     static const int32_t lengths[B] = {2, 4};
     kiln_tensor h, c;
-    kiln_batch *b = check_begin();
+    kiln_batch *b = begin_steps();
     for (size_t gates = 3; gates <= 4; gates++) {
         kiln_recurrent layer = layer_of(b, gates, 2);
         layer.lengths = check_given(b, KILN_I32, DIMS(B), lengths);
@@ -144,7 +153,7 @@ Test(recurrent, with_every_option)
 {
     static const float one[] = {0.5f}, w[] = {1, 2, 3, 4}, r[] = {0, 0, 0, 0},
                        p[] = {0.5f, 0.25f, 2};
-    kiln_batch *b = check_begin();
+    kiln_batch *b = begin_steps();
     kiln_recurrent layer = KILN_RECURRENT_INIT;
     layer.x = check_given(b, KILN_F32, DIMS(1, 1, 1), one);
     layer.w = check_given(b, KILN_F32, DIMS(1, 4, 1), w);
@@ -191,7 +200,7 @@ Test(recurrent, has_derivatives)
 {
     for (const struct known *k = known + 1; k < known + COUNT(known); k += 2) {
         kiln_tensor h, c;
-        kiln_batch *b = check_begin();
+        kiln_batch *b = begin_steps();
         kiln_recurrent layer = layer_of(b, k->gates, k->directions);
         kiln_tensor inputs[] = {layer.x, layer.w, layer.r, layer.bias, layer.h};
         kiln_tensor y = record(b, k->gates, &layer, &h, &c);
@@ -212,7 +221,7 @@ static kiln_tensor weights(kiln_batch *b, size_t rank, const size_t *dims, kiln_
 Test(recurrent, steps_are_three_launches)
 {
     kiln_buffer *buffer[2];
-    kiln_batch *b = check_begin();
+    kiln_batch *b = begin_steps();
     kiln_recurrent layer = KILN_RECURRENT_INIT;
     layer.x = check_plain(b, DIMS(50, 2, 8));
     layer.w = weights(b, DIMS(1, 64, 8), &buffer[0]);
