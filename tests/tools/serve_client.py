@@ -628,5 +628,11 @@ def late():
         assert hear(other)[:13] in (b"HTTP/1.1 200 ", b"HTTP/1.1 429 ", b"HTTP/1.1 503 ", b"")
 
 
+def hub():
+    """A folder of transformers', whose texts begin with a token."""
+    usage = complete("The sun is out, they're going to 1984", model="hub", max_tokens=5)["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (24, 5), usage
+
+
 globals()[sys.argv[2]]()
 print("fine")

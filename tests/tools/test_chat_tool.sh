@@ -3,8 +3,10 @@
 # `kiln chat` with the tiny model of tests/lm: arguments, sentences, conversations from a file and on a
 # terminal. The program under test is $KILN, else ./kiln.
 kiln=${KILN:-./kiln}
-model=${srcdir:-.}/tests/lm/tiny.gguf
-. "${srcdir:-.}/tests/shell-tests"
+source=${srcdir:-.}
+model=$source/tests/lm/tiny.gguf
+. "$source/tests/shell-tests"
+. "$source/tests/lm/hub.sh"
 
 run() {
     "$kiln" chat "$@" </dev/null
@@ -25,6 +27,13 @@ if ! "$kiln" info >/dev/null 2>&1; then
     exit
 fi
 check "a file that is not there" 1 'kiln chat: .*nowhere.gguf: No such file' nowhere.gguf
+check "a folder of onnxruntime-genai's form" 1 'which kiln generate alone runs' "$source/tests/lm/genai"
+hub llama wide "$folder/hub"
+printf %s '{% for m in messages %}{{ m.content }}{% endfor %}' >"$folder/hub/chat_template.jinja"
+run() {
+    echo the sun | "$kiln" chat -n 4 "$folder/hub" >"$folder/said" && wc -c <"$folder/said"
+}
+check "a folder answers" 0 '^ *[1-9][0-9]*$'
 run() {
     "$kiln" chat "$model" </dev/null && echo fine
 }

@@ -3,9 +3,11 @@
 # `kiln generate` with the tiny model of tests/lm: arguments, sentences, and how texts go on. The
 # program under test is $KILN, else ./kiln.
 kiln=${KILN:-./kiln}
-model=${srcdir:-.}/tests/lm/tiny.gguf
+source=${srcdir:-.}
+model=$source/tests/lm/tiny.gguf
 text="The sun is out, they're going to the river"
-. "${srcdir:-.}/tests/shell-tests"
+. "$source/tests/shell-tests"
+. "$source/tests/lm/hub.sh"
 
 run() {
     "$kiln" generate "$@"
@@ -49,9 +51,17 @@ run() {
         cmp "$folder/first" "$folder/again" && ! cmp -s "$folder/first" "$folder/other" && echo fine
 }
 check "a seed gives the same text again" 0 '^fine$'
+# A folder of transformers'.
+hub llama wide "$folder/hub"
+run() {
+    "$kiln" generate "$@"
+}
+check "a folder goes on" 0 '"prompt_tokens": 24, "tokens": 5, "ended": "length"' --json -n 5 "$folder/hub" \
+    "The sun is out, they're going to 1984"
+check "a folder without a model" 1 'the folder has no config.json' "$source" x
 # A folder of onnxruntime-genai's form; version 0.18 of that gives the same bytes.
 if ! "$kiln" embed --help 2>&1 | grep -q 'built without'; then
-    onnx=${srcdir:-.}/tests/lm/genai
+    onnx=$source/tests/lm/genai
     run() {
         printf %s "$2" | "$kiln" generate -n "$1" "$onnx" | cksum
     }

@@ -7,6 +7,7 @@ kiln=${KILN:-./kiln}
 source=${srcdir:-.}
 model=$source/tests/lm/tiny.gguf
 . "$source/tests/shell-tests"
+. "$source/tests/lm/hub.sh"
 
 run() {
     "$kiln" serve "$@"
@@ -44,6 +45,8 @@ if [ "$vectors" ]; then
 else
     check "a build without encoders" 1 'built without libkiln-onnx, which reads x.onnx' x.onnx
 fi
+check "a model of onnxruntime-genai" 1 'which kiln generate alone runs' "$source/tests/lm/genai"
+hub llama wide "$folder/hub"
 check "a memory that is too small" 1 'options->memory_limit is 1048576' --memory-limit 1 --context 4000 "$model"
 
 python=${PYTHON:-python3}
@@ -107,10 +110,11 @@ run() {
 }
 check "what is said" 0 '^kiln serve: ends as soon as [1-9][0-9]* requests are answered$'
 
-serve --slots 2 --context 60000 --drain 0
+serve --slots 2 --context 60000 --drain 0 "$folder/hub"
 run() {
     ask "$@"
 }
+check "a folder of transformers'" 0 '^fine$' hub
 check "SIGTERM: a text that begins when others are cut off is, too" 0 '^fine$' late "$server" $vectors
 run() {
     wait "$server" && echo fine
