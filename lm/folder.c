@@ -18,14 +18,14 @@
 
 enum { LONGEST_FILE = 1 << 30 };
 
-bool kiln__folder_is(const char *path)
+bool kiln__lm_folder_is(const char *path)
 {
     struct stat about;
     return !stat(path, &about) && S_ISDIR(about.st_mode);
 }
 
-kiln_status kiln__folder_fail(const struct kiln__folder *folder, kiln_status status,
-                              const char *file, const char *format, ...)
+kiln_status kiln__lm_folder_fail(const struct kiln__lm_folder *folder, kiln_status status,
+                                 const char *file, const char *format, ...)
 {
     char why[2048];
     va_list arguments;
@@ -35,7 +35,7 @@ kiln_status kiln__folder_fail(const struct kiln__folder *folder, kiln_status sta
     return kiln__lm_fail(status, "kiln_lm_load: %s/%s: %s", folder->path, file, why);
 }
 
-char *kiln__folder_path(const struct kiln__folder *folder, const char *file)
+char *kiln__lm_folder_path(const struct kiln__lm_folder *folder, const char *file)
 {
     char *path;
     return asprintf(&path, "%s/%s", folder->path, file) < 0 ? NULL : path;
@@ -43,39 +43,39 @@ char *kiln__folder_path(const struct kiln__folder *folder, const char *file)
 
 /* ---- files ---- */
 
-static kiln_status read_all(const struct kiln__folder *folder, const char *file, int descriptor,
+static kiln_status read_all(const struct kiln__lm_folder *folder, const char *file, int descriptor,
                             char *text, size_t bytes)
 {
     for (size_t at = 0; at < bytes;) {
         const ssize_t got = read(descriptor, text + at, bytes - at);
         if (got <= 0)
-            return kiln__folder_fail(folder, KILN_IO_ERROR, file, "%s",
-                                     got ? strerror(errno) : "it became shorter");
+            return kiln__lm_folder_fail(folder, KILN_IO_ERROR, file, "%s",
+                                        got ? strerror(errno) : "it became shorter");
         at += (size_t)got;
     }
     text[bytes] = 0;
     return KILN_OK;
 }
 
-static kiln_status read_open(const struct kiln__folder *folder, const char *file, int descriptor,
+static kiln_status read_open(const struct kiln__lm_folder *folder, const char *file, int descriptor,
                              char **text, size_t *bytes)
 {
     struct stat about;
     if (fstat(descriptor, &about))
-        return kiln__folder_fail(folder, KILN_IO_ERROR, file, "%s", strerror(errno));
+        return kiln__lm_folder_fail(folder, KILN_IO_ERROR, file, "%s", strerror(errno));
     if (!S_ISREG(about.st_mode) || about.st_size > LONGEST_FILE)
-        return kiln__folder_fail(folder, KILN_INVALID_ARGUMENT, file,
-                                 "it is no file, or longer than %d bytes", LONGEST_FILE);
+        return kiln__lm_folder_fail(folder, KILN_INVALID_ARGUMENT, file,
+                                    "it is no file, or longer than %d bytes", LONGEST_FILE);
     *bytes = (size_t)about.st_size;
     *text = malloc(*bytes + 1);
     return *text ? read_all(folder, file, descriptor, *text, *bytes)
                  : kiln__lm_no_memory("kiln_lm_load");
 }
 
-kiln_status kiln__folder_read(const struct kiln__folder *folder, const char *file, char **text,
-                              size_t *bytes)
+kiln_status kiln__lm_folder_read(const struct kiln__lm_folder *folder, const char *file,
+                                 char **text, size_t *bytes)
 {
-    char *path = kiln__folder_path(folder, file);
+    char *path = kiln__lm_folder_path(folder, file);
     *text = NULL;
     if (!path)
         return kiln__lm_no_memory("kiln_lm_load");
@@ -83,8 +83,9 @@ kiln_status kiln__folder_read(const struct kiln__folder *folder, const char *fil
     const int why = errno;
     free(path);
     if (descriptor < 0)
-        return why == ENOENT ? KILN_OK
-                             : kiln__folder_fail(folder, KILN_IO_ERROR, file, "%s", strerror(why));
+        return why == ENOENT
+                   ? KILN_OK
+                   : kiln__lm_folder_fail(folder, KILN_IO_ERROR, file, "%s", strerror(why));
     kiln_status status = read_open(folder, file, descriptor, text, bytes);
     close(descriptor);
     if (status) {
@@ -94,22 +95,23 @@ kiln_status kiln__folder_read(const struct kiln__folder *folder, const char *fil
     return status;
 }
 
-kiln_status kiln__folder_json(const struct kiln__folder *folder, const char *file, json_t **root)
+kiln_status kiln__lm_folder_json(const struct kiln__lm_folder *folder, const char *file,
+                                 json_t **root)
 {
     char *text;
     size_t bytes;
     json_error_t why;
     *root = NULL;
-    kiln_status status = kiln__folder_read(folder, file, &text, &bytes);
+    kiln_status status = kiln__lm_folder_read(folder, file, &text, &bytes);
     if (status || !text)
         return status;
     *root = json_loadb(text, bytes, 0, &why);
     free(text);
     if (json_is_object(*root))
         return KILN_OK;
-    status = *root ? kiln__folder_fail(folder, KILN_INVALID_ARGUMENT, file, "it is no object")
-                   : kiln__folder_fail(folder, KILN_INVALID_ARGUMENT, file, "line %d: %s", why.line,
-                                       why.text);
+    status = *root ? kiln__lm_folder_fail(folder, KILN_INVALID_ARGUMENT, file, "it is no object")
+                   : kiln__lm_folder_fail(folder, KILN_INVALID_ARGUMENT, file, "line %d: %s",
+                                          why.line, why.text);
     json_decref(*root);
     *root = NULL;
     return status;
@@ -129,11 +131,11 @@ static char *name_of(const char *path)
 }
 
 /* A file of its own, or a setting: a text, or some with names, of which "default" is taken. */
-static kiln_status read_template(const struct kiln__folder *folder, char **text)
+static kiln_status read_template(const struct kiln__lm_folder *folder, char **text)
 {
     size_t bytes, i;
     json_t *one;
-    kiln_status status = kiln__folder_read(folder, "chat_template.jinja", text, &bytes);
+    kiln_status status = kiln__lm_folder_read(folder, "chat_template.jinja", text, &bytes);
     if (status || *text)
         return status;
     const json_t *set = json_object_get(folder->tokenizer, "chat_template");
@@ -149,10 +151,10 @@ static kiln_status read_template(const struct kiln__folder *folder, char **text)
 
 /* ---- all ---- */
 
-static kiln_status read_settings(struct kiln__folder *folder)
+static kiln_status read_settings(struct kiln__lm_folder *folder)
 {
-    kiln_status status = kiln__folder_json(folder, "config.json", &folder->config);
-    char *genai = kiln__folder_path(folder, "genai_config.json");
+    kiln_status status = kiln__lm_folder_json(folder, "config.json", &folder->config);
+    char *genai = kiln__lm_folder_path(folder, "genai_config.json");
     const bool is_genai = !folder->config && genai && !access(genai, F_OK);
     free(genai);
     if (!status && !folder->config)
@@ -163,15 +165,16 @@ static kiln_status read_settings(struct kiln__folder *folder)
                                      "alone runs"
                                    : "no config.json");
     if (!status)
-        status = kiln__folder_json(folder, "generation_config.json", &folder->generation);
-    return status ? status : kiln__folder_json(folder, "tokenizer_config.json", &folder->tokenizer);
+        status = kiln__lm_folder_json(folder, "generation_config.json", &folder->generation);
+    return status ? status
+                  : kiln__lm_folder_json(folder, "tokenizer_config.json", &folder->tokenizer);
 }
 
-static kiln_status load(struct kiln__folder *folder, kiln_lm *lm)
+static kiln_status load(struct kiln__lm_folder *folder, kiln_lm *lm)
 {
     kiln_status status = read_settings(folder);
     if (!status)
-        status = kiln__folder_shape(folder, lm);
+        status = kiln__lm_folder_shape(folder, lm);
     if (status)
         return status;
     lm->name = name_of(folder->path);
@@ -180,17 +183,19 @@ static kiln_status load(struct kiln__folder *folder, kiln_lm *lm)
         return kiln__lm_no_memory("kiln_lm_load");
     status = read_template(folder, &lm->template);
     if (!status)
-        status = kiln__folder_tokenizer(folder, lm);
+        status = kiln__lm_folder_list(folder, lm);
     if (!status)
-        status = kiln__folder_tensors(folder, lm);
+        status = kiln__lm_folder_tokenizer(folder, lm);
+    if (!status)
+        status = kiln__lm_folder_tensors(folder, lm);
     return status ? status : kiln__lm_weights_read(&folder->tensors, lm);
 }
 
-kiln_status kiln__folder_load(const char *path, kiln_lm *lm)
+kiln_status kiln__lm_folder_load(const char *path, kiln_lm *lm)
 {
-    struct kiln__folder folder = {.path = path, .tensors.path = path};
+    struct kiln__lm_folder folder = {.path = path, .tensors.path = path};
     const kiln_status status = load(&folder, lm);
-    kiln__folder_free_tensors(&folder);
+    kiln__lm_folder_free_tensors(&folder);
     json_decref(folder.config);
     json_decref(folder.generation);
     json_decref(folder.tokenizer);

@@ -13,7 +13,7 @@ static const char file[] = "config.json";
 
 /* A size of one at least; what is not said, or null, is as usual, and has to be said if that is 0.
  */
-static kiln_status read_size(const struct kiln__folder *folder, const char *key, size_t usual,
+static kiln_status read_size(const struct kiln__lm_folder *folder, const char *key, size_t usual,
                              size_t *size)
 {
     enum { MOST = 1 << 24 };
@@ -21,14 +21,14 @@ static kiln_status read_size(const struct kiln__folder *folder, const char *key,
     const bool said = value && !json_is_null(value);
     const json_int_t number = said ? json_integer_value(value) : (json_int_t)usual;
     if ((said && !json_is_integer(value)) || number < 1 || number > MOST)
-        return kiln__folder_fail(folder, KILN_INVALID_ARGUMENT, file,
-                                 "%s is no whole number from 1 to %d, or missing", key, MOST);
+        return kiln__lm_folder_fail(folder, KILN_INVALID_ARGUMENT, file,
+                                    "%s is no whole number from 1 to %d, or missing", key, MOST);
     *size = (size_t)number;
     return KILN_OK;
 }
 
 /* A number above 0, of which nothing may be said. */
-static kiln_status read_number(const struct kiln__folder *folder, const json_t *object,
+static kiln_status read_number(const struct kiln__lm_folder *folder, const json_t *object,
                                const char *key, double *number)
 {
     const json_t *value = json_object_get(object, key);
@@ -36,13 +36,13 @@ static kiln_status read_number(const struct kiln__folder *folder, const json_t *
         return KILN_OK;
     const double found = json_number_value(value);
     if (!json_is_number(value) || !(found > 0 && found < 1e30))
-        return kiln__folder_fail(folder, KILN_INVALID_ARGUMENT, file,
-                                 "%s is no number above 0, or beyond 1e30", key);
+        return kiln__lm_folder_fail(folder, KILN_INVALID_ARGUMENT, file,
+                                    "%s is no number above 0, or beyond 1e30", key);
     *number = found;
     return KILN_OK;
 }
 
-static kiln_status read_sizes(const struct kiln__folder *folder, struct kiln__lm_shape *shape)
+static kiln_status read_sizes(const struct kiln__lm_folder *folder, struct kiln__lm_shape *shape)
 {
     const struct {
         const char *key;
@@ -64,8 +64,8 @@ static kiln_status read_sizes(const struct kiln__folder *folder, struct kiln__lm
 /* ---- positions ---- */
 
 /* Llama 3.1 slows long waves down, and those in between by a part of it. */
-static kiln_status read_factors(const struct kiln__folder *folder, const json_t *rope, double base,
-                                kiln_lm *lm)
+static kiln_status read_factors(const struct kiln__lm_folder *folder, const json_t *rope,
+                                double base, kiln_lm *lm)
 {
     double factor = 0, low = 0, high = 0, context = 0;
     const size_t count = lm->shape.turned / 2;
@@ -79,9 +79,10 @@ static kiln_status read_factors(const struct kiln__folder *folder, const json_t 
     if (status)
         return status;
     if (!(factor > 0 && low > 0 && high > low && context > 0))
-        return kiln__folder_fail(folder, KILN_INVALID_ARGUMENT, file,
-                                 "positions are scaled by llama3 without its four numbers, or by "
-                                 "such as cannot be");
+        return kiln__lm_folder_fail(
+            folder, KILN_INVALID_ARGUMENT, file,
+            "positions are scaled by llama3 without its four numbers, or by "
+            "such as cannot be");
     float *factors = lm->weights.factors = malloc(count * sizeof *factors);
     for (size_t i = 0; i < count && factors; i++) {
         const double turns =
@@ -92,7 +93,7 @@ static kiln_status read_factors(const struct kiln__folder *folder, const json_t 
     return factors ? KILN_OK : kiln__lm_no_memory("kiln_lm_load");
 }
 
-static kiln_status read_scaling(const struct kiln__folder *folder, const json_t *rope,
+static kiln_status read_scaling(const struct kiln__lm_folder *folder, const json_t *rope,
                                 enum kiln__lm_reach reach, kiln_lm *lm)
 {
     struct kiln__lm_shape *shape = &lm->shape;
@@ -109,15 +110,15 @@ static kiln_status read_scaling(const struct kiln__folder *folder, const json_t 
         return read_factors(folder, rope, shape->base[reach], lm);
     return !*type || !strcmp(type, "default")
                ? KILN_OK
-               : kiln__folder_fail(folder, KILN_UNSUPPORTED, file,
-                                   "positions are scaled by \"%.100s\"; kiln knows linear and "
-                                   "llama3",
-                                   type);
+               : kiln__lm_folder_fail(folder, KILN_UNSUPPORTED, file,
+                                      "positions are scaled by \"%.100s\"; kiln knows linear and "
+                                      "llama3",
+                                      type);
 }
 
 /* Files of transformers 5 have an object for all layers or one for each reach; earlier ones have
  * numbers at the top, and an object that says how they are scaled. */
-static kiln_status read_positions(const struct kiln__folder *folder, kiln_lm *lm)
+static kiln_status read_positions(const struct kiln__lm_folder *folder, kiln_lm *lm)
 {
     static const char *const reaches[] = {"full_attention", "sliding_attention"};
     static const char *const bases[] = {"rope_theta", "rope_local_base_freq"};
@@ -141,6 +142,8 @@ static kiln_status read_positions(const struct kiln__folder *folder, kiln_lm *lm
         shape->scale[i] = 1;
         shape->turned = (size_t)((double)shape->size * fmin(part, 2));
         if (!status)
+            status = kiln__lm_shape_check(folder->path, shape, shape->size);
+        if (!status)
             status = read_scaling(folder,
                                   json_is_object(rope) ? rope
                                   : i == KILN__LM_FAR  ? older
@@ -157,7 +160,7 @@ static kiln_status read_positions(const struct kiln__folder *folder, kiln_lm *lm
 /* ---- layers ---- */
 
 /* Which layers see a window has to be as the architecture's period says. */
-static kiln_status check_layers(const struct kiln__folder *folder,
+static kiln_status check_layers(const struct kiln__lm_folder *folder,
                                 const struct kiln__lm_shape *shape)
 {
     const json_t *types = json_object_get(folder->decoder, "layer_types");
@@ -168,22 +171,23 @@ static kiln_status check_layers(const struct kiln__folder *folder,
         const char *word = json_string_value(type);
         const bool is_near = kiln__lm_reach(shape, i) == KILN__LM_NEAR;
         if (!word || strcmp(word, is_near ? "sliding_attention" : "full_attention") != 0)
-            return kiln__folder_fail(folder, KILN_UNSUPPORTED, file,
-                                     "layer %zu of layer_types is \"%.100s\", which kiln does not "
-                                     "expect there",
-                                     i, word ? word : "");
+            return kiln__lm_folder_fail(
+                folder, KILN_UNSUPPORTED, file,
+                "layer %zu of layer_types is \"%.100s\", which kiln does not "
+                "expect there",
+                i, word ? word : "");
     }
     if (types || shape->architecture->period <= 1)
         return KILN_OK;
     kiln_status status = read_size(folder, "sliding_window_pattern", pattern, &pattern);
     return status || pattern == shape->architecture->period
                ? status
-               : kiln__folder_fail(folder, KILN_UNSUPPORTED, file,
-                                   "sliding_window_pattern is %zu; kiln knows %zu", pattern,
-                                   shape->architecture->period);
+               : kiln__lm_folder_fail(folder, KILN_UNSUPPORTED, file,
+                                      "sliding_window_pattern is %zu; kiln knows %zu", pattern,
+                                      shape->architecture->period);
 }
 
-static kiln_status read_window(const struct kiln__folder *folder, struct kiln__lm_shape *shape)
+static kiln_status read_window(const struct kiln__lm_folder *folder, struct kiln__lm_shape *shape)
 {
     const json_t *window = json_object_get(folder->decoder, "sliding_window");
     kiln_status status = KILN_OK;
@@ -193,7 +197,7 @@ static kiln_status read_window(const struct kiln__folder *folder, struct kiln__l
 }
 
 /* What would be another model. */
-static kiln_status refuse_others(const struct kiln__folder *folder,
+static kiln_status refuse_others(const struct kiln__lm_folder *folder,
                                  const struct kiln__lm_shape *shape)
 {
     static const char *const unknown[] = {"quantization_config", "final_logit_softcapping",
@@ -207,17 +211,17 @@ static kiln_status refuse_others(const struct kiln__folder *folder,
         const json_t *value = json_object_get(folder->decoder, unknown[i]);
         value = value ? value : json_object_get(folder->config, unknown[i]);
         if (value && !json_is_null(value) && !json_is_false(value))
-            return kiln__folder_fail(folder, KILN_UNSUPPORTED, file, "it has %s, which kiln lacks",
-                                     unknown[i]);
+            return kiln__lm_folder_fail(folder, KILN_UNSUPPORTED, file,
+                                        "it has %s, which kiln lacks", unknown[i]);
     }
     return !*gate || !strcmp(gate, wanted)
                ? KILN_OK
-               : kiln__folder_fail(folder, KILN_UNSUPPORTED, file,
-                                   "the gate's function is \"%.100s\"; kiln knows %s here", gate,
-                                   wanted);
+               : kiln__lm_folder_fail(folder, KILN_UNSUPPORTED, file,
+                                      "the gate's function is \"%.100s\"; kiln knows %s here", gate,
+                                      wanted);
 }
 
-static kiln_status read_numbers(const struct kiln__folder *folder, struct kiln__lm_shape *shape)
+static kiln_status read_numbers(const struct kiln__lm_folder *folder, struct kiln__lm_shape *shape)
 {
     const json_t *tied = json_object_get(folder->decoder, "tie_word_embeddings");
     double scalar = (double)shape->size;
@@ -230,7 +234,7 @@ static kiln_status read_numbers(const struct kiln__folder *folder, struct kiln__
     return status;
 }
 
-kiln_status kiln__folder_shape(struct kiln__folder *folder, kiln_lm *lm)
+kiln_status kiln__lm_folder_shape(struct kiln__lm_folder *folder, kiln_lm *lm)
 {
     struct kiln__lm_shape *shape = &lm->shape;
     const char *type = kiln__json_text(folder->config, "model_type");
@@ -244,7 +248,5 @@ kiln_status kiln__folder_shape(struct kiln__folder *folder, kiln_lm *lm)
         status = read_numbers(folder, shape);
     if (!status)
         status = read_positions(folder, lm);
-    if (!status)
-        status = read_window(folder, shape);
-    return status ? status : kiln__lm_shape_check(folder->path, shape, shape->size);
+    return status ? status : read_window(folder, shape);
 }

@@ -11,8 +11,8 @@
 
 /* ---- names ---- */
 
-void kiln__folder_name(const struct kiln__architecture *architecture, const char *prefix,
-                       const char *name, size_t layer, char *full, size_t room)
+void kiln__lm_folder_name(const struct kiln__architecture *architecture, const char *prefix,
+                          const char *name, size_t layer, char *full, size_t room)
 {
     static const struct {
         const char *gguf, *folder;
@@ -63,21 +63,20 @@ static bool is_needless(const char *name)
     return ends_with(name, ".rotary_emb.inv_freq");
 }
 
-static kiln_status note_tensor(struct kiln__folder *folder, const char *file,
-                               const kiln_saved *saved, kiln_buffer *buffer)
+static kiln_status note_tensor(struct kiln__lm_folder *folder, const char *file,
+                               const kiln_saved *saved)
 {
     struct kiln__gguf_tensor *tensor = &folder->tensors.tensors[folder->tensors.n_tensors++];
     *tensor = (struct kiln__gguf_tensor){.name = {saved->name, strlen(saved->name)},
                                          .format = kiln__block_format_of(saved->type),
                                          .rank = saved->rank ? saved->rank : 1,
-                                         .dims = {1},
-                                         .bytes = kiln_buffer_bytes(buffer),
-                                         .buffer = buffer};
+                                         .dims = {1}};
     if (saved->rank > KILN__GGUF_MOST_RANK || !tensor->format)
-        return kiln__folder_fail(folder, KILN_UNSUPPORTED, file,
-                                 "tensor \"%.100s\" is of type %.20s and rank %zu, which kiln does "
-                                 "not read here",
-                                 saved->name, saved->stored, saved->rank);
+        return kiln__lm_folder_fail(
+            folder, KILN_UNSUPPORTED, file,
+            "tensor \"%.100s\" is of type %.20s and rank %zu, which kiln does "
+            "not read here",
+            saved->name, saved->stored, saved->rank);
     for (size_t i = 0; i < saved->rank; i++)
         tensor->dims[i] = saved->dims[saved->rank - 1 - i];
     return KILN_OK;
@@ -91,57 +90,61 @@ static kiln_status pass_on(kiln_status status)
     return kiln__lm_fail(status, "kiln_lm_load: %s", why);
 }
 
-/* All tensors of a file of which we know what it has. */
-static kiln_status load_file(struct kiln__folder *folder, kiln_lm *lm, const char *file,
-                             const char *path, const kiln_saved *list, size_t count)
+static kiln_status list_tensors(struct kiln__lm_folder *folder, const char *file,
+                                const struct kiln__lm_folder_file *listed)
 {
-    const char **names = malloc((count + 1) * sizeof *names);
-    kiln_buffer **buffers = calloc(count + 1, sizeof *buffers);
     struct kiln__gguf_tensor *grown =
         realloc(folder->tensors.tensors,
-                (folder->tensors.n_tensors + count + 1) * sizeof *folder->tensors.tensors);
-    size_t n = 0;
+                (folder->tensors.n_tensors + listed->count + 1) * sizeof *folder->tensors.tensors);
+    kiln_status status = grown ? KILN_OK : kiln__lm_no_memory("kiln_lm_load");
     folder->tensors.tensors = grown ? grown : folder->tensors.tensors;
-    kiln_status status = names && buffers && grown ? KILN_OK : kiln__lm_no_memory("kiln_lm_load");
-    for (size_t i = 0; i < count && !status; i++)
-        if (!is_needless(list[i].name))
-            names[n++] = list[i].name;
-    if (!status && (status = kiln_load(lm->context, path, n, names, buffers)) != KILN_OK)
-        status = pass_on(status);
-    for (size_t i = 0, k = 0; i < count && !status; i++)
-        if (!is_needless(list[i].name)) {
-            status = note_tensor(folder, file, &list[i], buffers[k]);
-            buffers[k++] = NULL; /* the folder's now */
-        }
-    for (size_t i = 0; buffers && i < count; i++)
-        kiln_buffer_release(buffers[i]);
-    free(buffers);
-    free(names);
+    for (size_t i = 0; i < listed->count && !status; i++)
+        if (!is_needless(listed->list[i].name))
+            status = note_tensor(folder, file, &listed->list[i]);
     return status;
 }
 
-static kiln_status open_file(struct kiln__folder *folder, kiln_lm *lm, const char *file)
+static kiln_status list_file(struct kiln__lm_folder *folder, const char *file)
 {
-    kiln_saved **grown = realloc(folder->files, (folder->n_files + 1) * sizeof *grown);
-    char *path = kiln__folder_path(folder, file);
-    kiln_saved *list = NULL;
-    size_t count = 0;
+    struct kiln__lm_folder_file *grown =
+        realloc(folder->files, (folder->n_files + 1) * sizeof *grown);
+    struct kiln__lm_folder_file listed = {.path = kiln__lm_folder_path(folder, file)};
     folder->files = grown ? grown : folder->files;
-    kiln_status status = grown && path ? KILN_OK : kiln__lm_no_memory("kiln_lm_load");
-    if (!status && (status = kiln_saved_list(path, &list, &count)) != KILN_OK)
-        status = pass_on(status);
-    if (!status) {
-        folder->files[folder->n_files++] = list;
-        status = load_file(folder, lm, file, path, list, count);
+    if (!grown || !listed.path) {
+        free(listed.path);
+        return kiln__lm_no_memory("kiln_lm_load");
     }
-    free(path);
+    const kiln_status status = kiln_saved_list(listed.path, &listed.list, &listed.count);
+    folder->files[folder->n_files++] = listed;
+    return status ? pass_on(status) : list_tensors(folder, file, &listed);
+}
+
+/* All tensors of a file, in buffers. */
+static kiln_status load_file(struct kiln__lm_folder *folder, const kiln_lm *lm,
+                             const struct kiln__lm_folder_file *file)
+{
+    const char **names = malloc((file->count + 1) * sizeof *names);
+    kiln_buffer **buffers = calloc(file->count + 1, sizeof *buffers);
+    size_t n = 0;
+    kiln_status status = names && buffers ? KILN_OK : kiln__lm_no_memory("kiln_lm_load");
+    for (size_t i = 0; i < file->count && !status; i++)
+        if (!is_needless(file->list[i].name))
+            names[n++] = file->list[i].name;
+    if (!status && (status = kiln_load(lm->context, file->path, n, names, buffers)) != KILN_OK)
+        status = pass_on(status);
+    for (size_t i = 0; i < n && !status; i++) {
+        const struct kiln__gguf_tensor *tensor = kiln__gguf_tensor(&folder->tensors, names[i]);
+        folder->tensors.tensors[tensor - folder->tensors.tensors].buffer = buffers[i];
+    }
+    free(buffers);
+    free(names);
     return status;
 }
 
 /* ---- which files ---- */
 
 /* Those that the index names, each once. */
-static kiln_status open_listed(struct kiln__folder *folder, kiln_lm *lm, const json_t *index)
+static kiln_status list_indexed(struct kiln__lm_folder *folder, const json_t *index)
 {
     json_t *map = json_object_get(index, "weight_map"), *seen = json_object(), *value;
     const char *tensor;
@@ -153,17 +156,17 @@ static kiln_status open_listed(struct kiln__folder *folder, kiln_lm *lm, const j
             continue;
         if (!file || !*file || strchr(file, '/') || json_object_set(seen, file, value))
             status =
-                kiln__folder_fail(folder, KILN_INVALID_ARGUMENT, "model.safetensors.index.json",
-                                  "tensor \"%.100s\" is in no file of the folder", tensor);
+                kiln__lm_folder_fail(folder, KILN_INVALID_ARGUMENT, "model.safetensors.index.json",
+                                     "tensor \"%.100s\" is in no file of the folder", tensor);
         else
-            status = open_file(folder, lm, file);
+            status = list_file(folder, file);
     }
     json_decref(seen);
     return status;
 }
 
 /* model.safetensors, or the only such file under another name. */
-static kiln_status open_single(struct kiln__folder *folder, kiln_lm *lm)
+static kiln_status list_single(struct kiln__lm_folder *folder)
 {
     DIR *files = opendir(folder->path);
     char name[sizeof((struct dirent *)0)->d_name] = "";
@@ -178,35 +181,53 @@ static kiln_status open_single(struct kiln__folder *folder, kiln_lm *lm)
     if (files)
         closedir(files);
     if (count == 1 || is_usual)
-        return open_file(folder, lm, name);
+        return list_file(folder, name);
     return kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: %s: the folder has %s", folder->path,
                          count ? "several safetensors files without "
                                  "model.safetensors.index.json"
                                : "no safetensors file");
 }
 
-kiln_status kiln__folder_tensors(struct kiln__folder *folder, kiln_lm *lm)
+kiln_status kiln__lm_folder_list(struct kiln__lm_folder *folder, const kiln_lm *lm)
 {
+    static const char words[] = "embed_tokens.weight";
     json_t *index;
-    kiln_status status = kiln__folder_json(folder, "model.safetensors.index.json", &index);
+    kiln_status status = kiln__lm_folder_json(folder, "model.safetensors.index.json", &index);
     if (!status)
-        status = index ? open_listed(folder, lm, index) : open_single(folder, lm);
+        status = index ? list_indexed(folder, index) : list_single(folder);
     json_decref(index);
     if (!status)
         status = kiln__gguf_order(&folder->tensors);
     if (status)
         return status;
-    folder->tensors.prefix =
-        kiln__gguf_tensor(&folder->tensors, "embed_tokens.weight") ? "" : "model.";
-    return KILN_OK;
+    const struct kiln__gguf_tensor *tensor = kiln__gguf_tensor(&folder->tensors, words);
+    folder->tensors.prefix = tensor ? "" : "model.";
+    if (!tensor)
+        tensor = kiln__gguf_tensor(&folder->tensors, "model.embed_tokens.weight");
+    return tensor && tensor->dims[1] == lm->shape.words
+               ? KILN_OK
+               : kiln__lm_fail(KILN_INVALID_ARGUMENT,
+                               "kiln_lm_load: %s: there is no tensor \"model.%s\" of as many rows "
+                               "as config.json has tokens, %zu",
+                               folder->path, words, lm->shape.words);
 }
 
-void kiln__folder_free_tensors(struct kiln__folder *folder)
+kiln_status kiln__lm_folder_tensors(struct kiln__lm_folder *folder, const kiln_lm *lm)
+{
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < folder->n_files && !status; i++)
+        status = load_file(folder, lm, &folder->files[i]);
+    return status;
+}
+
+void kiln__lm_folder_free_tensors(struct kiln__lm_folder *folder)
 {
     for (size_t i = 0; i < folder->tensors.n_tensors; i++)
         kiln_buffer_release(folder->tensors.tensors[i].buffer);
-    for (size_t i = 0; i < folder->n_files; i++)
-        kiln_free(folder->files[i]);
+    for (size_t i = 0; i < folder->n_files; i++) {
+        kiln_free(folder->files[i].list);
+        free(folder->files[i].path);
+    }
     free(folder->files);
     kiln__gguf_free(&folder->tensors);
 }

@@ -72,7 +72,7 @@ static kiln_status make_vocabulary(struct kiln__tokenizer *tokenizer, size_t wor
     return KILN_OK;
 }
 
-static kiln_status read_subwords(const struct kiln__folder *folder, const json_t *root,
+static kiln_status read_subwords(const struct kiln__lm_folder *folder, const json_t *root,
                                  struct kiln__tokenizer_facts *facts,
                                  struct kiln__tokenizer *tokenizer)
 {
@@ -99,7 +99,7 @@ static int32_t find_token(const struct kiln__vocabulary *vocabulary, const char 
 }
 
 /* A token by its text, which is a setting: itself, or an object's content. */
-static int32_t named_token(const struct kiln__folder *folder, const struct kiln__tokenizer *to,
+static int32_t named_token(const struct kiln__lm_folder *folder, const struct kiln__tokenizer *to,
                            const char *key)
 {
     const json_t *token = json_object_get(folder->tokenizer, key);
@@ -108,7 +108,7 @@ static int32_t named_token(const struct kiln__folder *folder, const struct kiln_
 }
 
 /* Numbers under a key: one, or a list. */
-static kiln_status read_ends(const struct kiln__folder *folder, const char *settings,
+static kiln_status read_ends(const struct kiln__lm_folder *folder, const char *settings,
                              const json_t *object, struct kiln__tokenizer *to)
 {
     json_t *ends = json_object_get(object, "eos_token_id");
@@ -117,15 +117,15 @@ static kiln_status read_ends(const struct kiln__folder *folder, const char *sett
         const json_t *end = json_is_array(ends) ? json_array_get(ends, i) : ends;
         const json_int_t number = json_integer_value(end);
         if (!json_is_integer(end) || number < 0 || (uint64_t)number >= to->vocabulary.count)
-            return kiln__folder_fail(folder, KILN_INVALID_ARGUMENT, settings,
-                                     "eos_token_id is no token, or no list of such");
+            return kiln__lm_folder_fail(folder, KILN_INVALID_ARGUMENT, settings,
+                                        "eos_token_id is no token, or no list of such");
         to->ends[number] = true;
         to->end = to->end < 0 ? (int32_t)number : to->end;
     }
     return KILN_OK;
 }
 
-static kiln_status find_ends(const struct kiln__folder *folder, struct kiln__tokenizer *to)
+static kiln_status find_ends(const struct kiln__lm_folder *folder, struct kiln__tokenizer *to)
 {
     kiln_status status = kiln__tokenizer_make_ends(to);
     to->end = named_token(folder, to, "eos_token");
@@ -136,30 +136,30 @@ static kiln_status find_ends(const struct kiln__folder *folder, struct kiln__tok
     return status ? status : read_ends(folder, "config.json", folder->decoder, to);
 }
 
-static kiln_status find_begin(const struct kiln__folder *folder,
+static kiln_status find_begin(const struct kiln__lm_folder *folder,
                               const struct kiln__tokenizer_around *around,
                               struct kiln__tokenizer *to)
 {
     to->adds_begin = around->before_count > 0;
     to->begin = to->adds_begin ? around->before[0] : named_token(folder, to, "bos_token");
     if (around->before_count > 1)
-        return kiln__folder_fail(folder, KILN_UNSUPPORTED, file,
-                                 "a text begins with %zu tokens; kiln knows one",
-                                 around->before_count);
+        return kiln__lm_folder_fail(folder, KILN_UNSUPPORTED, file,
+                                    "a text begins with %zu tokens; kiln knows one",
+                                    around->before_count);
     return to->begin < 0 || (size_t)to->begin < to->vocabulary.count
                ? KILN_OK
-               : kiln__folder_fail(folder, KILN_INVALID_ARGUMENT, file,
-                                   "a text begins with token %d of %zu", (int)to->begin,
-                                   to->vocabulary.count);
+               : kiln__lm_folder_fail(folder, KILN_INVALID_ARGUMENT, file,
+                                      "a text begins with token %d of %zu", (int)to->begin,
+                                      to->vocabulary.count);
 }
 
-kiln_status kiln__folder_tokenizer(struct kiln__folder *folder, kiln_lm *lm)
+kiln_status kiln__lm_folder_tokenizer(struct kiln__lm_folder *folder, kiln_lm *lm)
 {
     struct kiln__tokenizer *to = &lm->tokenizer;
     struct kiln__tokenizer_facts facts = {0};
     const size_t words = lm->shape.words;
     json_t *root;
-    kiln_status status = kiln__folder_json(folder, file, &root);
+    kiln_status status = kiln__lm_folder_json(folder, file, &root);
     if (!status && !root)
         status = kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: %s: the folder has no %s",
                                folder->path, file);
@@ -167,9 +167,9 @@ kiln_status kiln__folder_tokenizer(struct kiln__folder *folder, kiln_lm *lm)
         status = read_subwords(folder, root, &facts, to);
     json_decref(root);
     if (!status && to->subwords->vocabulary.count > words)
-        status = kiln__folder_fail(folder, KILN_INVALID_ARGUMENT, file,
-                                   "it has %zu tokens, and config.json says %zu",
-                                   to->subwords->vocabulary.count, words);
+        status = kiln__lm_folder_fail(folder, KILN_INVALID_ARGUMENT, file,
+                                      "it has %zu tokens, and config.json says %zu",
+                                      to->subwords->vocabulary.count, words);
     if (status)
         return status;
     leave_out(to->subwords, words);

@@ -97,7 +97,8 @@ static kiln_status load(kiln_context *context, const char *path, const kiln_lm_o
     kiln_context_retain(context);
     lm->context = context;
     lm->stored = options->weights;
-    const kiln_status status = (kiln__folder_is(path) ? kiln__folder_load : read_file)(path, lm);
+    const kiln_status status =
+        (kiln__lm_folder_is(path) ? kiln__lm_folder_load : read_file)(path, lm);
     if (status)
         kiln_lm_release(lm);
     else

@@ -33,8 +33,8 @@ static const char *name_tensor(const struct room *room, char full[LONGEST], cons
                                size_t layer)
 {
     if (room->gguf->prefix)
-        kiln__folder_name(room->lm->shape.architecture, room->gguf->prefix, name, layer, full,
-                          LONGEST);
+        kiln__lm_folder_name(room->lm->shape.architecture, room->gguf->prefix, name, layer, full,
+                             LONGEST);
     else if (layer == NO_LAYER)
         snprintf(full, LONGEST, "%s", name);
     else

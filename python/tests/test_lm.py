@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Language models in GGUF files: the tiny one of tests/lm."""
+"""Language models in files: the tiny ones of tests/lm."""
 import os
 import re
+import shutil
+import tempfile
 import unittest
 
 import numpy as np
@@ -37,6 +39,25 @@ class LanguageModels(unittest.TestCase):
         self.assertEqual(self.model.tokenize(''), [])
         given = b'\xff\0 x'
         self.assertEqual(b''.join(map(self.model.token_bytes, self.model.tokenize(given))), given)
+
+    def test_folder(self):
+        """a folder of transformers' has its own tokenizer and template"""
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ('config.json', 'model.safetensors'):
+                shutil.copy(os.path.join(FOLDER, 'folders', f'llama.{name}'), os.path.join(folder, name))
+            shutil.copy(os.path.join(FOLDER, '..', 'tokens', 'wide.json'),
+                        os.path.join(folder, 'tokenizer.json'))
+            with open(os.path.join(folder, 'chat_template.jinja'), 'w', encoding='ascii') as file:
+                file.write('{{ messages[0].content }}!')
+            model = kiln.LanguageModel(folder)
+        self.assertEqual((model.info.architecture, model.info.vocabulary, model.info.begin),
+                         ('llama', 336, 0))
+        self.assertEqual(model.chat_text('the sun', answer=False), 'the sun!')
+        session = model.session()
+        session.feed(model.tokenize(TEXT, begin=True))
+        self.assertTrue(0 <= session.next() < 336)
+        with self.assertRaisesRegex(kiln.Error, 'the folder has no config.json'):
+            kiln.LanguageModel(os.path.join(FOLDER, 'folders'))
 
     def test_session(self):
         """logits and an answer beside numpy's in float64"""

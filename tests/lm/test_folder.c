@@ -202,8 +202,8 @@ Test(folder, configurations_that_are_refused)
          "it has quantization_config", KILN_UNSUPPORTED},
         {"\"full_attention\",", "\"sliding_attention\",", "layer 5 of layer_types is",
          KILN_UNSUPPORTED},
-        {"\"vocab_size\": 424", "\"vocab_size\": 20", "tokens, and config.json says 20",
-         KILN_INVALID_ARGUMENT},
+        {"\"vocab_size\": 424", "\"vocab_size\": 20",
+         "of as many rows as config.json has tokens, 20", KILN_INVALID_ARGUMENT},
         {"\"eos_token_id\": 2", "\"eos_token_id\": 424", "eos_token_id is no token",
          KILN_INVALID_ARGUMENT},
         {"\"eos_token_id\": 2", "\"eos_token_id\": [2, \"3\"]", "eos_token_id is no token",
@@ -261,7 +261,7 @@ Test(folder, weights_that_are_refused)
     hub_text(&hub, index, "{\"weight_map\": {\"a\": \"c.safetensors\"}}");
     refused(&hub, KILN_IO_ERROR, "c.safetensors");
     hub_text(&hub, index, "{}");
-    refused(&hub, KILN_INVALID_ARGUMENT, "has 0 tensors for 2 layers");
+    refused(&hub, KILN_INVALID_ARGUMENT, "no tensor \"model.embed_tokens.weight\" of as many rows");
     free(bytes);
     hub_remove(&hub);
 
@@ -276,7 +276,11 @@ Test(folder, weights_that_are_refused)
 Test(folder, tokenizers_that_are_refused)
 {
     static const char file[] = "tokenizer.json";
-    const struct hub hub = hub_make("llama", "wide");
+    struct hub hub = hub_make("qwen3", "characters");
+    refused(&hub, KILN_INVALID_ARGUMENT,
+            "tokenizer.json: it has 420 tokens, and config.json says 331");
+    hub_remove(&hub);
+    hub = hub_make("llama", "wide");
     spoil_file(&hub, file, NULL, KILN_INVALID_ARGUMENT, "the folder has no tokenizer.json");
     spoil_file(&hub, file, "{", KILN_INVALID_ARGUMENT, "tokenizer.json: line 1: ");
     spoil_file(&hub, file, "{\"model\": {\"type\": \"WordPiece\"}}", KILN_UNSUPPORTED,
