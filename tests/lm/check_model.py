@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """check_model.py MODEL.gguf: kiln beside `tokenizers` and numpy in float64, on SmolLM2. Prints
 "N passed, N failed" at its end."""
+import json
+import os
 import sys
+import tempfile
 import unicodedata
 
 import numpy as np
@@ -131,6 +134,61 @@ def check_answer(model):
     result(off < 1e-4, f"logits are off by {off:.2g} of the largest")
 
 
+# ---- the same model in a folder of transformers' ----
+
+NAMES = {"token_embd": "embed_tokens", "output_norm": "norm", "attn_norm": "input_layernorm",
+         "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
+         "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+         "ffn_down": "mlp.down_proj"}
+
+
+def folder_weights():
+    """Pairs that are turned are halves there, not neighbours."""
+    for tensor in reader.tensors:
+        *layer, name, end = tensor.name.split(".")
+        data = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+        if name in ("attn_q", "attn_k"):
+            heads = field("llama.attention.head_count" + ("_kv" if name == "attn_k" else ""))
+            data = data.reshape(heads, -1, 2, data.shape[1]).swapaxes(1, 2).reshape(data.shape)
+        yield ".".join(["model", *(["layers", layer[1]] if layer else []), NAMES[name], end]), data
+
+
+def write_folder(folder):
+    weights, header, at = dict(folder_weights()), {}, 0
+    for name, data in weights.items():
+        header[name] = {"dtype": "F32", "shape": data.shape, "data_offsets": [at, at := at + data.nbytes]}
+    with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+        text = json.dumps(header).encode()
+        file.write(len(text).to_bytes(8, "little") + text)
+        for data in weights.values():
+            data.tofile(file)
+    with open(os.path.join(folder, "config.json"), "w", encoding="ascii") as file:
+        json.dump({"model_type": "llama", "tie_word_embeddings": True,
+                   "vocab_size": len(field("tokenizer.ggml.tokens")), **{key: field("llama." + name) for key, name in (
+                       ("num_hidden_layers", "block_count"), ("hidden_size", "embedding_length"),
+                       ("intermediate_size", "feed_forward_length"), ("max_position_embeddings", "context_length"),
+                       ("num_attention_heads", "attention.head_count"), ("rope_theta", "rope.freq_base"),
+                       ("num_key_value_heads", "attention.head_count_kv"),
+                       ("rms_norm_eps", "attention.layer_norm_rms_epsilon"))}}, file)
+    reference_tokenizer().save(os.path.join(folder, "tokenizer.json"))
+
+
+def check_folder():
+    with tempfile.TemporaryDirectory() as folder:
+        write_folder(folder)
+        model, same = kiln.LanguageModel(folder), kiln.LanguageModel(sys.argv[1], weights="f32")
+    reference = reference_tokenizer()
+    wrong = sum(model.tokenize(line, control=True) != reference.encode(line).ids for line in make_lines())
+    result(not wrong, f"a folder: {wrong} of {LINES} lines differ from tokenizers'")
+    sessions, off = (model.session(), same.session()), 0
+    for token in same.tokenize(PROMPT + GOES_ON):
+        for session in sessions:
+            session.feed([token])
+        found, wanted = (session.logits() for session in sessions)
+        off = max(off, np.abs(found - wanted).max() / np.abs(wanted).max())
+    result(off < 1e-5, f"a folder's logits are off by {off:.2g} of the largest from the GGUF file's in f32")
+
+
 def check_chat(model):
     messages = [("user", "What is the capital of France?")]
     first = "".join(model.chat(messages))
@@ -143,5 +201,6 @@ language_model = kiln.LanguageModel(sys.argv[1])
 check_tokens(language_model)
 check_answer(language_model)
 check_chat(language_model)
+check_folder()
 print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
 sys.exit(not all(results))
