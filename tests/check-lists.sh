@@ -30,6 +30,13 @@ missing=$(find lib lm mpi onnx kernels include tests tools examples bench doc py
       *) listed "$file" || echo "$file" ;;
     esac
   done)
+# What `make check` leaves out, `make check-long` has to know.
+partly=$(sed -n '/^partly_long_tests/,/[^\\]$/p' tests/local.mk | grep -o 'tests/[a-z/_]*' | sort)
+with_long=$(grep -lE '^(Parameterized)?Test\([a-z_0-9]+, slow_' tests/*/test_*.c | sed 's/\.c$//' | sort)
+if [ "$partly" != "$with_long" ]; then
+  printf '%s\n' 'partly_long_tests of tests/local.mk:' "$partly" 'with tests named slow_:' "$with_long"
+  exit 1
+fi
 if [ -n "$missing" ]; then
   echo "not in Makefile.am:"
   echo "$missing"

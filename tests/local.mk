@@ -480,13 +480,35 @@ long_script_tests = \
 	tests/tools/test_tune_tool.sh \
 	tests/python/test_interrupts.sh \
 	tests/pages/test_examples.sh
+# Those of `make check` in which some tests' names begin with slow_, and wait for `make check-long`.
+partly_long_tests = \
+	tests/executor/test_executor_invariant \
+	tests/fuse/test_groups \
+	tests/lower/test_attention \
+	tests/lower/test_matmul \
+	tests/memory/test_rematerialise \
+	tests/nn/test_normalization \
+	tests/ops/test_blocks \
+	tests/ops/test_cumsum \
+	tests/ops/test_ops_gather \
+	tests/ops/test_ops_insert_slice \
+	tests/ops/test_ops_movement \
+	tests/ops/test_ops_reduce \
+	tests/ops/test_ops_scatter \
+	tests/ops/test_ops_shapes \
+	tests/ops/test_ops_update_slice \
+	tests/rewrite/test_narrow \
+	tests/train/test_loss \
+	tests/tune/test_tune
 long_programs = $(long_criterion_tests) $(long_campaigns)
 long_tests = $(long_script_tests) $(long_programs)
 
 check_PROGRAMS = $(criterion_tests) $(campaigns)
 if LONG_TESTS
 check_PROGRAMS += $(long_programs)
+TEST_PART =
 else
+TEST_PART = KILN_TEST_PART=$${KILN_TEST_PART-short}; export KILN_TEST_PART;
 CLEANFILES += $(long_programs)
 endif
 check_LTLIBRARIES = libtest-support.la
@@ -588,6 +610,7 @@ AM_TESTS_ENVIRONMENT = \
 	KILN_TEST_LAYER='$(abs_builddir)/tests/layer/kiln-layer.so'; export KILN_TEST_LAYER; \
 	KILN_TEST_STORE=$${KILN_TEST_STORE-'$(abs_builddir)/test-store'}; export KILN_TEST_STORE; \
 	KILN_STORE_PROGRAM='$(abs_builddir)/kiln-store'; export KILN_STORE_PROGRAM; \
+	$(TEST_PART) \
 	MPIRUN='$(MPIRUN)'; export MPIRUN; \
 	MPI_MODULE='$(MPI_MODULE)'; export MPI_MODULE; \
 	MPI_CFLAGS='$(MPI_CFLAGS)'; export MPI_CFLAGS; \

@@ -144,7 +144,7 @@ Test(executor_alike, rows_of_the_digits_network)
     expect_alike(&(const struct network){{KILN_F32, 1, {784}, 0, 0}, 10, read_digits});
 }
 
-Test(executor_alike, rows_of_attention)
+Test(executor_alike, slow_rows_of_attention)
 {
     expect_alike(&(const struct network){{KILN_F32, 2, {4, 128}, 0, 0}, 128, attend});
 }
@@ -154,7 +154,7 @@ Test(executor_alike, rows_that_are_queries)
     expect_alike(&(const struct network){{KILN_F32, 1, {32}, 0, 0}, 64, look_up});
 }
 
-Test(executor_alike, rows_of_a_convolution)
+Test(executor_alike, slow_rows_of_a_convolution)
 {
     expect_alike(&(const struct network){{KILN_F32, 3, {8, 8, 3}, 0, 0}, 128, convolve});
 }

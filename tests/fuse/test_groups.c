@@ -108,7 +108,7 @@ Test(groups, of_every_pair_of_operations_are_right_for_a_cpu, .timeout = 600)
 {
     try_pairs(imagined_cpu());
 }
-Test(groups, of_every_pair_of_operations_are_right_for_a_gpu, .timeout = 600)
+Test(groups, slow_of_every_pair_of_operations_are_right_for_a_gpu, .timeout = 600)
 {
     try_pairs(imagined_gpu());
 }

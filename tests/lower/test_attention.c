@@ -163,7 +163,7 @@ static void attend(size_t batch, size_t heads, size_t m, size_t n, size_t d, siz
     check_tensor(b, kiln_attention(b, q, k, v, mask, &options));
 }
 
-Test(attention, sizes)
+Test(attention, slow_sizes)
 {
     static const size_t sizes[][4] = {{1, 1, 1, 1},       {1, 7, 3, 5},      {7, 1, 3, 5},
                                       {2, 3, 1, 1},       {16, 16, 16, 16},  {17, 33, 5, 9},

@@ -435,7 +435,7 @@ Test(matmul, rows, .init = check_cheaply)
     neighbours();
     check_close();
 }
-Test(matmul, tiled, .init = check_cheaply)
+Test(matmul, slow_tiled, .init = check_cheaply)
 {
     everything_with("tiled", false);
 }

@@ -178,7 +178,7 @@ static kiln_tensor residual(kiln_batch *batch, kiln_tensor x, kiln_tensor w, uns
     return kiln_add(batch, x, kiln_dropout(batch, y, 0.25, key));
 }
 
-Test(again, trains_with_random_numbers, .init = check_cheaply)
+Test(again, slow_trains_with_random_numbers, .init = check_cheaply)
 {
     compare("residual", residual, 0.25);
 }
@@ -193,7 +193,7 @@ static kiln_tensor normal(kiln_batch *batch, kiln_tensor x, kiln_tensor w, unsig
     return kiln_add(batch, x, number % 2 ? kiln_tanh(batch, y) : kiln_relu(batch, y));
 }
 
-Test(again, trains_with_normalised_rows, .init = check_cheaply)
+Test(again, slow_trains_with_normalised_rows, .init = check_cheaply)
 {
     compare("normal", normal, 0.45);
 }
@@ -205,7 +205,7 @@ static kiln_tensor narrow(kiln_batch *batch, kiln_tensor x, kiln_tensor w, unsig
     return kiln_cast(batch, half, KILN_F32);
 }
 
-Test(again, trains_with_narrow_values, .init = check_cheaply)
+Test(again, slow_trains_with_narrow_values, .init = check_cheaply)
 {
     compare("narrow", narrow, 0.25);
 }

@@ -236,7 +236,7 @@ static void check_all(size_t rank, const size_t *dims, size_t n_axes, const int 
     check_end(batch);
 }
 
-Test(normalization, every_subset_of_axes)
+Test(normalization, slow_every_subset_of_axes)
 {
     for (int mask = 1; mask < 8; mask++) {
         int axes[3];
@@ -290,7 +290,7 @@ static size_t count_kernels(kiln_batch *batch)
     return count;
 }
 
-Test(normalization, over_any_axes_is_one_kernel)
+Test(normalization, slow_over_any_axes_is_one_kernel)
 {
     static const size_t dims[] = {4, 5, 3, 37};
     for (size_t rank = 2; rank <= 4; rank++)
@@ -397,7 +397,7 @@ Test(normalization, norms_of_parts_of_any_size)
 }
 
 /* What is cut into parts is so along any dimensions. */
-Test(normalization, norms_of_parts_of_any_shape)
+Test(normalization, slow_norms_of_parts_of_any_shape)
 {
     static const struct {
         size_t rank, dims[4], n_axes;

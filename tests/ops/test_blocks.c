@@ -382,7 +382,7 @@ static void multiply_lines(kiln_type type, const uint8_t *blocks, size_t lines, 
     free(all);
 }
 
-Test(blocks, products_of_a_line_are_the_same_in_company)
+Test(blocks, slow_products_of_a_line_are_the_same_in_company)
 {
     static const size_t lines[] = {1, 3, 8, 9};
     for (size_t i = 0; i < sizeof company / sizeof *company; i++) {

@@ -63,7 +63,7 @@ static void check_shape(kiln_type type, size_t rank, const size_t *dims)
     check_end(batch);
 }
 
-Test(cumsum, every_axis_of_every_type)
+Test(cumsum, slow_every_axis_of_every_type)
 {
     for (unsigned type = KILN_F32; type <= KILN_U8; type++)
         check_shape((kiln_type)type, DIMS(5, 6, 19));

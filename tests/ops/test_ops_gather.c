@@ -172,7 +172,7 @@ Test(ops_gather, of_tables_of_a_constant_and_a_row)
 /* ---- against the reference ---- */
 
 /* Of f32 along each axis, of other types along one. */
-Test(ops_gather, every_axis_and_type)
+Test(ops_gather, slow_every_axis_and_type)
 {
     static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8, KILN_I64, KILN_I8};
     for (size_t i = 0; i < 15; i++) {
@@ -293,7 +293,7 @@ Test(ops_gather, after_products)
     check_close();
 }
 
-Test(ops_gather, long_dimensions)
+Test(ops_gather, slow_dimensions)
 {
     kiln_batch *b = check_begin();
     kiln_tensor x = check_input(b, KILN_U8, DIMS(70001), CHECK_PLAIN);

@@ -177,7 +177,7 @@ Test(ops_place, moves_nans_as_they_are)
 
 /* ---- against the reference ---- */
 
-Test(ops_place, every_axis_and_type)
+Test(ops_place, slow_every_axis_and_type)
 {
     static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8, KILN_I64, KILN_I8};
     for (size_t i = 0; i < 15; i++) {
@@ -275,7 +275,7 @@ Test(ops_place, bases_that_are_needed_again)
     check_close();
 }
 
-Test(ops_place, long_dimensions)
+Test(ops_place, slow_dimensions)
 {
     kiln_batch *b = check_begin();
     kiln_tensor x = check_input(b, KILN_U8, DIMS(70001), CHECK_PLAIN);

@@ -209,7 +209,7 @@ static void turn(kiln_type type, size_t rank, const size_t *dims, size_t number)
     check_end(b);
 }
 
-Test(ops_movement, every_order)
+Test(ops_movement, slow_every_order)
 {
     for (size_t i = 0; i < 6; i++) {
         turn(KILN_F32, DIMS(5, 17, 33), i);

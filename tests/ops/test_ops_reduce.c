@@ -217,7 +217,7 @@ Test(ops_reduce, sums_of_many_bytes)
 
 /* ---- shapes ---- */
 
-Test(ops_reduce, every_subset_of_axes)
+Test(ops_reduce, slow_every_subset_of_axes)
 {
     for (unsigned mask = 1; mask < 8; mask++)
         reduce(EVERY_ROW, KILN_F32, DIMS(5, 6, 19), mask, mask % 2, CHECK_FEW);
@@ -250,7 +250,7 @@ Test(ops_reduce, lengths_of_rows)
     check_close();
 }
 
-Test(ops_reduce, columns)
+Test(ops_reduce, slow_columns)
 {
     static const size_t inner[] = {1, 3, 16, 33, 1009};
     for (size_t i = 0; i < sizeof inner / sizeof *inner; i++) {

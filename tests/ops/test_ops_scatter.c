@@ -53,7 +53,7 @@ Test(ops_scatter, empty)
 
 /* ---- against the reference ---- */
 
-Test(ops_scatter, every_axis_and_type)
+Test(ops_scatter, slow_every_axis_and_type)
 {
     static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8, KILN_I64, KILN_I8};
     for (size_t i = 0; i < 15; i++) {

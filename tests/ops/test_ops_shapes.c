@@ -272,7 +272,7 @@ static kiln_tensor chain(kiln_batch *batch, kiln_tensor x, kiln_tensor z, size_t
     return x;
 }
 
-Test(ops_shapes, chains_of_300)
+Test(ops_shapes, slow_chains_of_300)
 {
     static const kiln_type types[] = {KILN_F32, KILN_I32, KILN_U8, KILN_I64, KILN_I8};
     for (size_t i = 0; i < 5; i++) {

@@ -90,7 +90,7 @@ Test(ops_slice_at, positions)
 /* ---- the reference ---- */
 
 /* Untouched elements and those that are put are what they were, bit by bit. */
-Test(ops_update_slice, all_types)
+Test(ops_update_slice, slow_all_types)
 {
     static const size_t inner[] = {1, 24};
     for (int t = 1; kiln__type_row((kiln_type)t); t++)

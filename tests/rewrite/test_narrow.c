@@ -471,7 +471,7 @@ static void learn(kiln_precision precision, float *first, float *last)
 }
 
 /* Weights are f32 from step to step, within one batch, too. */
-Test(narrow, a_network_learns_as_it_does_in_f32)
+Test(narrow, slow_a_network_learns_as_it_does_in_f32)
 {
     float first, exact, last;
     learn(KILN_PRECISION_EXACT, &first, &exact);

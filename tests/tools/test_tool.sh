@@ -33,8 +33,8 @@ check "a mistyped action" 2 'there is no action "prnue"; did you mean "prune"?' 
 check "info marks the default" 0 '(default)$' "$kiln" info
 check "info tells of the cache" 0 '^cache: ' "$kiln" info
 # A path is never broken.
-check "info fits a terminal" 0 '^all fit$' fits 80 sh -c '"$0" info -d 0 | grep -v ^cache' "$kiln"
-check "and a narrow one" 0 '^all fit$' fits 60 sh -c '"$0" info -d 0 | grep -v ^cache' "$kiln"
+check "info fits a terminal" 0 '^all fit$' fits 80 sh -c "'$kiln' info -d 0 | grep -v ^cache"
+check "and a narrow one" 0 '^all fit$' fits 60 sh -c "'$kiln' info -d 0 | grep -v ^cache"
 check "so do parameters" 0 '^all fit$' fits 80 "$kiln" tune list
 check "info of one device" 0 '^0: ' "$kiln" info --device 0
 check "info of none that fits" 1 'no OpenCL device fits "nonesuch"; found: 0: ' \

@@ -236,7 +236,7 @@ static kiln_tensor record_options(kiln_batch *b, kiln_tensor x, kiln_cross_entro
 }
 
 /* PyTorch 2.15 in float64: the mean, the sum, each row's. */
-Test(loss, cross_entropy_with_options)
+Test(loss, slow_cross_entropy_with_options)
 {
     static const struct {
         int weighted;

@@ -376,7 +376,7 @@ static void expect_right(const char *words, const struct results *results)
     expect_near(words, "a product of one row", DEPTH, results->few, product);
 }
 
-Test(tune, every_value_gives_right_results)
+Test(tune, slow_every_value_gives_right_results)
 {
     static struct results results;
     kiln_context *context = open_context();

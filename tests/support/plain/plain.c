@@ -2,6 +2,9 @@
 /* The runner of the stand-in for Criterion:
  *   PROGRAM [--list] [--filter PATTERN] [--tap] [--no-fork]
  * PATTERN is a shell pattern for suite/test. Speaks TAP. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* FNM_EXTMATCH */
+#endif
 #include "criterion/criterion.h"
 
 #include <fnmatch.h>
@@ -128,7 +131,7 @@ static bool wanted(const struct plain_test *test, const char *pattern)
 {
     char name[512];
     snprintf(name, sizeof name, "%s/%s", test->suite, test->name);
-    return !pattern || !fnmatch(pattern, name, 0);
+    return !pattern || !fnmatch(pattern, name, FNM_EXTMATCH);
 }
 
 static void list(const char *pattern)
