@@ -190,9 +190,10 @@ void kiln__bound_scatter(const struct kiln__bounding *walk, const struct kiln__n
 
 /* ---- order ---- */
 
+/* Equal NaNs stay as they lie, unless one of them may be a number on a device. */
 static bool may_turn(double a, double b, double worst)
 {
-    return !(fabs(a - b) > 2 * worst) && !(isnan(a) && isnan(b));
+    return !(fabs(a - b) > 2 * worst) && (isinf(worst) || !(isnan(a) && isnan(b)));
 }
 
 /* How many of a line's elements may be on either side of the one of value `last`. */
