@@ -42,22 +42,33 @@ static kiln_status read_number(const struct kiln__lm_folder *folder, const json_
     return KILN_OK;
 }
 
+static bool is_gemma3(const struct kiln__lm_shape *shape)
+{
+    return !strcmp(shape->architecture->name, "gemma3");
+}
+
+/* Files of Gemma 3 leave out what is as usual. */
 static kiln_status read_sizes(const struct kiln__lm_folder *folder, struct kiln__lm_shape *shape)
 {
+    const bool is_gemma = is_gemma3(shape);
     const struct {
         const char *key;
-        size_t *size;
-    } needed[] = {
-        {"num_hidden_layers", &shape->layers},        {"hidden_size", &shape->width},
-        {"intermediate_size", &shape->inner},         {"vocab_size", &shape->words},
-        {"max_position_embeddings", &shape->context}, {"num_attention_heads", &shape->heads}};
+        size_t usual, *size;
+    } needed[] = {{"num_hidden_layers", 0, &shape->layers},
+                  {"hidden_size", 0, &shape->width},
+                  {"intermediate_size", 0, &shape->inner},
+                  {"vocab_size", is_gemma ? 262208 : 0, &shape->words},
+                  {"max_position_embeddings", is_gemma ? 131072 : 0, &shape->context},
+                  {"num_attention_heads", is_gemma ? 8 : 0, &shape->heads}};
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < sizeof needed / sizeof *needed && !status; i++)
-        status = read_size(folder, needed[i].key, 0, needed[i].size);
+        status = read_size(folder, needed[i].key, needed[i].usual, needed[i].size);
     if (!status)
-        status = read_size(folder, "num_key_value_heads", shape->heads, &shape->pairs);
+        status =
+            read_size(folder, "num_key_value_heads", is_gemma ? 4 : shape->heads, &shape->pairs);
     if (!status)
-        status = read_size(folder, "head_dim", shape->width / shape->heads, &shape->size);
+        status = read_size(folder, "head_dim", is_gemma ? 256 : shape->width / shape->heads,
+                           &shape->size);
     return status;
 }
 
@@ -224,7 +235,7 @@ static kiln_status refuse_others(const struct kiln__lm_folder *folder,
 static kiln_status read_numbers(const struct kiln__lm_folder *folder, struct kiln__lm_shape *shape)
 {
     const json_t *tied = json_object_get(folder->decoder, "tie_word_embeddings");
-    double scalar = (double)shape->size;
+    double scalar = is_gemma3(shape) ? 256 : (double)shape->size;
     shape->epsilon = 1e-6;
     shape->tied = json_is_boolean(tied) ? json_is_true(tied) : KILN__LM_TIED_UNLESS_THERE;
     kiln_status status = read_number(folder, folder->decoder, "rms_norm_eps", &shape->epsilon);
@@ -237,8 +248,9 @@ static kiln_status read_numbers(const struct kiln__lm_folder *folder, struct kil
 kiln_status kiln__lm_folder_shape(struct kiln__lm_folder *folder, kiln_lm *lm)
 {
     struct kiln__lm_shape *shape = &lm->shape;
-    const char *type = kiln__json_text(folder->config, "model_type");
-    folder->decoder = folder->config;
+    json_t *text = json_object_get(folder->config, "text_config"); /* of models that see */
+    folder->decoder = json_is_object(text) ? text : folder->config;
+    const char *type = kiln__json_text(folder->decoder, "model_type");
     kiln_status status = kiln__lm_architecture(folder->path, type, strlen(type), true, shape);
     if (!status)
         status = refuse_others(folder, shape);

@@ -57,10 +57,12 @@ static bool ends_with(const char *text, const char *end)
     return length >= tail && !strcmp(text + length - tail, end);
 }
 
-/* Frequencies, which files of earlier years have. */
-static bool is_needless(const char *name)
+/* Frequencies, which files of earlier years have; what sees pictures. */
+static bool is_needless(const struct kiln__lm_folder *folder, const char *name)
 {
-    return ends_with(name, ".rotary_emb.inv_freq");
+    return ends_with(name, ".rotary_emb.inv_freq") ||
+           (folder->decoder != folder->config &&
+            (strstr(name, "vision_tower.") || strstr(name, "multi_modal_projector.")));
 }
 
 static kiln_status note_tensor(struct kiln__lm_folder *folder, const char *file,
@@ -99,7 +101,7 @@ static kiln_status list_tensors(struct kiln__lm_folder *folder, const char *file
     kiln_status status = grown ? KILN_OK : kiln__lm_no_memory("kiln_lm_load");
     folder->tensors.tensors = grown ? grown : folder->tensors.tensors;
     for (size_t i = 0; i < listed->count && !status; i++)
-        if (!is_needless(listed->list[i].name))
+        if (!is_needless(folder, listed->list[i].name))
             status = note_tensor(folder, file, &listed->list[i]);
     return status;
 }
@@ -128,7 +130,7 @@ static kiln_status load_file(struct kiln__lm_folder *folder, const kiln_lm *lm,
     size_t n = 0;
     kiln_status status = names && buffers ? KILN_OK : kiln__lm_no_memory("kiln_lm_load");
     for (size_t i = 0; i < file->count && !status; i++)
-        if (!is_needless(file->list[i].name))
+        if (!is_needless(folder, file->list[i].name))
             names[n++] = file->list[i].name;
     if (!status && (status = kiln_load(lm->context, file->path, n, names, buffers)) != KILN_OK)
         status = pass_on(status);
@@ -190,7 +192,8 @@ static kiln_status list_single(struct kiln__lm_folder *folder)
 
 kiln_status kiln__lm_folder_list(struct kiln__lm_folder *folder, const kiln_lm *lm)
 {
-    static const char words[] = "embed_tokens.weight";
+    static const char *const prefixes[] = {"model.", "", "language_model.model.",
+                                           "model.language_model."};
     json_t *index;
     kiln_status status = kiln__lm_folder_json(folder, "model.safetensors.index.json", &index);
     if (!status)
@@ -200,16 +203,19 @@ kiln_status kiln__lm_folder_list(struct kiln__lm_folder *folder, const kiln_lm *
         status = kiln__gguf_order(&folder->tensors);
     if (status)
         return status;
-    const struct kiln__gguf_tensor *tensor = kiln__gguf_tensor(&folder->tensors, words);
-    folder->tensors.prefix = tensor ? "" : "model.";
-    if (!tensor)
-        tensor = kiln__gguf_tensor(&folder->tensors, "model.embed_tokens.weight");
+    const struct kiln__gguf_tensor *tensor = NULL;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !tensor; i++) {
+        char words[64];
+        folder->tensors.prefix = prefixes[i];
+        snprintf(words, sizeof words, "%sembed_tokens.weight", prefixes[i]);
+        tensor = kiln__gguf_tensor(&folder->tensors, words);
+    }
     return tensor && tensor->dims[1] == lm->shape.words
                ? KILN_OK
                : kiln__lm_fail(KILN_INVALID_ARGUMENT,
-                               "kiln_lm_load: %s: there is no tensor \"model.%s\" of as many rows "
-                               "as config.json has tokens, %zu",
-                               folder->path, words, lm->shape.words);
+                               "kiln_lm_load: %s: there is no tensor \"embed_tokens.weight\" of as "
+                               "many rows as config.json has tokens, %zu",
+                               folder->path, lm->shape.words);
 }
 
 kiln_status kiln__lm_folder_tensors(struct kiln__lm_folder *folder, const kiln_lm *lm)

@@ -133,7 +133,11 @@ static kiln_status find_ends(const struct kiln__lm_folder *folder, struct kiln__
         to->ends[to->end] = true;
     if (!status)
         status = read_ends(folder, "generation_config.json", folder->generation, to);
-    return status ? status : read_ends(folder, "config.json", folder->decoder, to);
+    if (!status)
+        status = read_ends(folder, "config.json", folder->config, to);
+    return status || folder->decoder == folder->config
+               ? status
+               : read_ends(folder, "config.json", folder->decoder, to);
 }
 
 static kiln_status find_begin(const struct kiln__lm_folder *folder,

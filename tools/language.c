@@ -62,15 +62,17 @@ static json_t *read_in(const char *folder, const char *name)
 
 bool language_is_folder(const char *path)
 {
-    static const char end[] = "ForCausalLM";
+    static const char *const ends[] = {"ForCausalLM", "ForConditionalGeneration"};
     json_t *genai = read_in(path, "genai_config.json"), *config = read_in(path, "config.json");
     bool is = genai != NULL;
     size_t i;
     json_t *one;
     json_array_foreach(json_object_get(config, "architectures"), i, one)
     {
-        const size_t length = json_string_length(one), tail = strlen(end);
-        is |= length >= tail && !strcmp(json_string_value(one) + length - tail, end);
+        const size_t length = json_string_length(one);
+        for (size_t k = 0; k < sizeof ends / sizeof *ends; k++)
+            is |= length >= strlen(ends[k]) &&
+                  !strcmp(json_string_value(one) + length - strlen(ends[k]), ends[k]);
     }
     json_decref(genai);
     json_decref(config);

@@ -35,7 +35,8 @@ void language_begin(struct language_request *request, size_t most);
 bool language_open(const char *command, const struct language_request *request,
                    struct language *language);
 /* Whether a folder has a language model, as its configuration says: models to generate texts are
- * called "...ForCausalLM"; in onnxruntime-genai's form they have a file of their own. */
+ * called "...ForCausalLM" or "...ForConditionalGeneration"; in onnxruntime-genai's form they have a
+ * file of their own. */
 bool language_is_folder(const char *path);
 void language_close(struct language *language);
 

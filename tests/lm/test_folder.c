@@ -39,6 +39,62 @@ Test(folder, an_answer)
 #include "folders.def"
 }
 
+/* The names of all tensors begin otherwise. */
+static void rename_tensors(const struct hub *hub, const char *prefix)
+{
+    static const char file[] = "model.safetensors", old[] = "\"model.";
+    enum { LENGTH = 8 };
+    size_t count;
+    char *bytes = hub_get(hub, file, &count), *made = calloc(3, count), *to = made + LENGTH;
+    const size_t length = (size_t)(strstr(bytes + LENGTH, "}}") + 2 - bytes) - LENGTH;
+    cr_assert(made);
+    for (const char *at = bytes + LENGTH; at < bytes + LENGTH + length;)
+        if (!strncmp(at, old, sizeof old - 1)) {
+            *to++ = '"';
+            to = stpcpy(to, prefix);
+            at += sizeof old - 1;
+        } else {
+            *to++ = *at++;
+        }
+    const size_t spaces = strspn(bytes + LENGTH + length, " ");
+    const size_t head = (size_t)(to - made) - LENGTH, left = count - LENGTH - length - spaces;
+    for (int i = 0; i < LENGTH; i++)
+        made[i] = (char)(head >> 8 * i);
+    memcpy(to, bytes + LENGTH + length + spaces, left);
+    hub_put(hub, file, made, LENGTH + head + left);
+    free(made);
+    free(bytes);
+}
+
+/* Of a model that sees pictures the part that reads and writes texts. */
+Test(folder, a_model_that_sees)
+{
+    static const char file[] = "config.json";
+    static const char *const prefixes[] = {"", "model.language_model.", "language_model.model."};
+    struct hub hub = hub_make("gemma3", "characters");
+    size_t count;
+    char *config = hub_get(&hub, file, &count), *whole;
+    cr_assert_geq(asprintf(&whole, "{\"model_type\": \"gemma3\", \"text_config\": %s}", config), 0);
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        kiln_lm_info info;
+        hub_remove(&hub);
+        hub = hub_make("gemma3", "characters");
+        hub_text(&hub, file, whole);
+        rename_tensors(&hub, prefixes[i]);
+        kiln_lm *lm = load(&hub);
+        expect_ok(kiln_lm_get_info(lm, &info));
+        cr_expect(info.layers == 7 && info.end == 2);
+        kiln_lm_release(lm);
+    }
+    hub_replace(&hub, file, "\"head_dim\": 16", "\"x\": 1"); /* 256, as usual */
+    kiln_lm *lm;
+    expect_error_part(kiln_lm_load(context, hub.path, NULL, &lm), KILN_INVALID_ARGUMENT,
+                      "is [32,16], and should be [512,16]");
+    free(whole);
+    free(config);
+    hub_remove(&hub);
+}
+
 /* ---- what stands beside the weights ---- */
 
 static size_t tokens_of(const kiln_lm *lm, const char *text, int reading, int32_t first[4])
@@ -261,7 +317,7 @@ Test(folder, weights_that_are_refused)
     hub_text(&hub, index, "{\"weight_map\": {\"a\": \"c.safetensors\"}}");
     refused(&hub, KILN_IO_ERROR, "c.safetensors");
     hub_text(&hub, index, "{}");
-    refused(&hub, KILN_INVALID_ARGUMENT, "no tensor \"model.embed_tokens.weight\" of as many rows");
+    refused(&hub, KILN_INVALID_ARGUMENT, "no tensor \"embed_tokens.weight\" of as many rows");
     free(bytes);
     hub_remove(&hub);
 
