@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../support/context.h"
+#include "record/batch.h"
 
 enum { ROWS = 300, MOST_WIDTH = 28 * 28, MOST_OUTPUTS = 128, WEIGHTS = 100000 };
 
@@ -68,6 +69,37 @@ static kiln_tensor convolve(kiln_batch *b, kiln_buffer *w, size_t rows, kiln_ten
     kiln_tensor y = kiln_relu(b, kiln_conv2d(b, in, TAKE(3, 3, 3, 16), NULL));
     y = kiln_max_pool2d(b, y, (const size_t[]){2, 2}, NULL);
     return kiln_matmul(b, kiln_reshape(b, y, 2, (const size_t[]){rows, 144}), TAKE(144, 128));
+}
+
+/* A sequence of 4 both ways: a kernel that takes all steps, where the device has one. */
+static kiln_tensor listen(kiln_batch *b, kiln_buffer *w, size_t rows, kiln_tensor in)
+{
+    kiln_recurrent layer = KILN_RECURRENT_INIT;
+    layer.x = kiln_transpose(b, in, (const size_t[]){1, 0, 2});
+    layer.w = TAKE(2, 4 * 20, 16);
+    layer.r = TAKE(2, 4 * 20, 20);
+    layer.bias = TAKE(2, 2 * 4 * 20);
+    layer.direction = KILN_BIDIRECTIONAL;
+    kiln_tensor last;
+    (void)kiln_lstm(b, &layer, &last, NULL);
+    return kiln_reshape(b, kiln_transpose(b, last, (const size_t[]){1, 0, 2}), 2,
+                        (const size_t[]){rows, 40});
+}
+
+/* A loop whose step is planned once and runs again and again. */
+static kiln_tensor go_round(kiln_batch *b, kiln_buffer *w, size_t rows, kiln_tensor in)
+{
+    kiln_loop_options loop = KILN_LOOP_INIT;
+    const kiln_tensor state = kiln_loop_state(b, in);
+    const kiln_tensor next = kiln_tanh(b, kiln_add(b, kiln_matmul(b, state, TAKE(24, 24)), in));
+    kiln_tensor last;
+    (void)rows;
+    b->limits.unrolled = 0;
+    loop.steps = 5;
+    loop.state_count = 1;
+    loop.states = &state;
+    loop.next = &next;
+    return kiln_loop(b, &loop, &last, NULL) ? (kiln_tensor){0} : last;
 }
 
 struct user {
@@ -157,4 +189,16 @@ Test(executor_alike, rows_that_are_queries)
 Test(executor_alike, slow_rows_of_a_convolution)
 {
     expect_alike(&(const struct network){{KILN_F32, 3, {8, 8, 3}, 0, 0}, 128, convolve});
+}
+
+Test(executor_alike, rows_of_a_recurrent_layer)
+{
+    expect_alike_by(&(const struct network){{KILN_F32, 2, {4, 16}, 0, 0}, 40, listen},
+                    KILN_PRECISION_DEFAULT);
+}
+
+Test(executor_alike, rows_of_a_loop_that_is_replayed)
+{
+    expect_alike_by(&(const struct network){{KILN_F32, 1, {24}, 0, 0}, 24, go_round},
+                    KILN_PRECISION_DEFAULT);
 }
