@@ -68,6 +68,7 @@ python_tests = \
 	python/tests/test_limits.py \
 	python/tests/test_lm.py \
 	python/tests/test_loop.py \
+	python/tests/test_loop_replayed.py \
 	python/tests/test_nn.py \
 	python/tests/test_nn_modules.py \
 	python/tests/test_nn_page.py \

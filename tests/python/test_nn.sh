@@ -1,5 +1,4 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # kiln.nn, which tests/python/test_python.sh leaves out: many small kernels, compiled once each.
-export KILN_CACHE="${KILN_CACHE:-off}"
 exec sh "${srcdir:-.}/tests/python/test_python.sh" test_nn test_nn_modules test_nn_page test_nn_torch

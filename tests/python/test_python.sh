@@ -27,4 +27,5 @@ cp "$source"/python/kiln/*.py "$folder/kiln" &&
     "$python" -B "$source/python/generate.py" "$source" "$folder/kiln" || exit 99
 export KILN_LIBRARY="$library" KILN_HEADERS="$PWD/include/kiln" KILN_SOURCE="$source"
 export PYTHONPATH="$folder" PYTHONDONTWRITEBYTECODE=1
+export KILN_CACHE="${KILN_CACHE:-off}" # no test looks at what is cached: tests/run-test says what that costs
 "$python" "$source/python/tests/tap.py" "$@"
