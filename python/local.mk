@@ -24,6 +24,7 @@ python_modules = \
 	python/kiln/_manipulation.py \
 	python/kiln/_mpi.py \
 	python/kiln/_namespace.py \
+	python/kiln/_nn_activations.py \
 	python/kiln/_nn_attention.py \
 	python/kiln/_nn_init.py \
 	python/kiln/_nn_layers.py \

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers of weights, activations, and what makes them one network. Names, parameters, layouts and what
+"""Layers of weights, pools, and what makes them one network. Names, parameters, layouts and what
 they start with are PyTorch's."""
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from . import _operations as _o
 from . import random
 from ._buffer import Buffer
 from ._context import Context
+from ._creation import full
 from ._manipulation import reshape
 from ._nn_init import drawn
 from ._nn_module import Module, parameter, shown
@@ -20,16 +21,16 @@ from ._tensor import Array, Tensor
 from ._types import Type
 
 __all__ = [
-    'AdaptiveAvgPool1d', 'AdaptiveAvgPool2d', 'AvgPool1d', 'AvgPool2d', 'AvgPool3d', 'Conv1d', 'Conv2d',
-    'Conv3d', 'ConvTranspose1d', 'ConvTranspose2d', 'ConvTranspose3d', 'Dropout', 'ELU', 'Embedding',
-    'Flatten', 'GELU', 'Identity', 'LeakyReLU', 'Linear', 'LogSoftmax', 'MaxPool1d', 'MaxPool2d',
-    'MaxPool3d', 'ReLU', 'SiLU', 'Sigmoid', 'Softmax', 'Softplus', 'Tanh',
+    'AdaptiveAvgPool1d', 'AdaptiveAvgPool2d', 'AdaptiveMaxPool1d', 'AdaptiveMaxPool2d', 'AvgPool1d', 'AvgPool2d',
+    'AvgPool3d', 'Conv1d', 'Conv2d', 'Conv3d', 'ConvTranspose1d', 'ConvTranspose2d', 'ConvTranspose3d', 'Dropout',
+    'Dropout1d', 'Dropout2d', 'Dropout3d', 'Embedding', 'Flatten', 'Identity', 'Linear', 'MaxPool1d', 'MaxPool2d',
+    'MaxPool3d', 'Unflatten',
 ]
 
 Sizes = Union[int, Sequence[int]]
 
 
-def _each(value: Sizes, count: int, what: str) -> Tuple[int, ...]:
+def _each(value: Any, count: int, what: str) -> Tuple[Any, ...]:
     """A number for each dimension, of which one stands for all."""
     values = (value,) * count if isinstance(value, int) else tuple(value)
     if len(values) != count:
@@ -283,19 +284,24 @@ class AvgPool3d(_AvgPool):
     _dimensions = 3
 
 
-class _AdaptiveAvgPool(_Windows):
-    def __init__(self, output_size: Sizes) -> None:
+class _AdaptivePool(_Windows):
+    _whole = staticmethod(_o.mean)
+    _parts: Callable[..., Any] = staticmethod(_f.avg_pool)
+
+    def __init__(self, output_size: Union[int, Sequence[Optional[int]]]) -> None:
         self.output_size = _each(output_size, self._dimensions, 'output_size')
 
     def forward(self, x: Array) -> Tensor:
-        """The means of so many equal parts of each channel as output_size says."""
+        """One element of each of so many equal parts of each channel as output_size says; None: as many
+        as there are."""
         x, alone = self._batched(x, None)
         extents = x.shape[2:]
-        if any(not n or extent % n for extent, n in zip(extents, self.output_size)):
+        sizes = [extent if n is None else n for extent, n in zip(extents, self.output_size)]
+        if any(not n or extent % n for extent, n in zip(extents, sizes)):
             self._refuse(f'x {shown(x)} has no {list(self.output_size)} equal parts')
-        window = [extent // n for extent, n in zip(extents, self.output_size)]
-        y = _o.mean(x, tuple(range(2, x.ndim)), True) if set(self.output_size) == {1} else \
-            _f.avg_pool(x, window, layout='channels_first')
+        window = [extent // n for extent, n in zip(extents, sizes)]
+        y = self._whole(x, tuple(range(2, x.ndim)), True) if set(sizes) == {1} else \
+            self._parts(x, window, layout='channels_first')
         return reshape(y, y.shape[1:]) if alone else y
 
     def extra_repr(self) -> str:
@@ -303,12 +309,23 @@ class _AdaptiveAvgPool(_Windows):
         return f'output_size={self.output_size}'
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+class AdaptiveAvgPool2d(_AdaptivePool):
     """The means of [output_size] parts of each channel, which have to be equal ones."""
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+class AdaptiveAvgPool1d(_AdaptivePool):
     """AdaptiveAvgPool2d over one dimension."""
+    _dimensions = 1
+
+
+class AdaptiveMaxPool2d(_AdaptivePool):
+    """The largest elements of [output_size] parts of each channel, which have to be equal ones."""
+    _whole = staticmethod(_o.max)
+    _parts = staticmethod(_f.max_pool)
+
+
+class AdaptiveMaxPool1d(AdaptiveMaxPool2d):
+    """AdaptiveMaxPool2d over one dimension."""
     _dimensions = 1
 
 
@@ -337,7 +354,34 @@ class Dropout(Module):
         return f'p={self.p}'
 
 
-# ---- activations and shapes ----
+class Dropout2d(Dropout):
+    """Dropout of whole channels of x [N, channels, H, W], or of one without N."""
+    _dimensions = 2
+
+    def forward(self, x: Array) -> Tensor:
+        """x, with channels dropped out while it trains."""
+        y = self._operand(x)
+        if y.ndim not in (self._dimensions + 1, self._dimensions + 2):
+            self._refuse(f'x {shown(y)} is not [N,channels,...] of {self._dimensions + 2} dimensions, nor one '
+                         'without N')
+        if not self.training or not self.p:
+            return y
+        kept = super().forward(full((*y.shape[:-self._dimensions], *(1,) * self._dimensions), 1.0, dtype='f32',
+                                    context=y.context))
+        return y * kept
+
+
+class Dropout1d(Dropout2d):
+    """Dropout2d of x [N, channels, L]."""
+    _dimensions = 1
+
+
+class Dropout3d(Dropout2d):
+    """Dropout2d of x [N, channels, D, H, W]."""
+    _dimensions = 3
+
+
+# ---- shapes ----
 
 class Identity(Module):
     """x itself; arguments are taken, and say nothing."""
@@ -348,124 +392,6 @@ class Identity(Module):
     def forward(self, x: Array) -> Tensor:
         """x."""
         return self._operand(x)
-
-
-class ReLU(Module):
-    """The larger of x and 0."""
-
-    def forward(self, x: Array) -> Tensor:
-        """Of x's shape."""
-        return _o.relu(self._operand(x))
-
-
-class GELU(Module):
-    """kiln.gelu(), or kiln.gelu_tanh() where `approximate` is "tanh"."""
-
-    def __init__(self, approximate: str = 'none') -> None:
-        if approximate not in ('none', 'tanh'):
-            raise ValueError(f'approximate is "none" or "tanh", not {approximate!r}')
-        self.approximate = approximate
-
-    def forward(self, x: Array) -> Tensor:
-        """Of x's shape."""
-        return (_o.gelu if self.approximate == 'none' else _o.gelu_tanh)(self._operand(x))
-
-    def extra_repr(self) -> str:
-        """Its arguments."""
-        return f'approximate={self.approximate!r}'
-
-
-class SiLU(Module):
-    """x sigmoid(x)."""
-
-    def forward(self, x: Array) -> Tensor:
-        """Of x's shape."""
-        return _o.swish(self._operand(x))
-
-
-class Tanh(Module):
-    """The hyperbolic tangent."""
-
-    def forward(self, x: Array) -> Tensor:
-        """Of x's shape."""
-        return _o.tanh(self._operand(x))
-
-
-class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
-
-    def forward(self, x: Array) -> Tensor:
-        """Of x's shape."""
-        return _o.sigmoid(self._operand(x))
-
-
-class Softplus(Module):
-    """log(1 + exp(beta x)) / beta."""
-
-    def __init__(self, beta: float = 1.0) -> None:
-        self.beta = beta
-
-    def forward(self, x: Array) -> Tensor:
-        """Of x's shape."""
-        x = self._operand(x)
-        return _o.softplus(x) if self.beta == 1 else _o.softplus(x * self.beta) / self.beta
-
-    def extra_repr(self) -> str:
-        """Its arguments."""
-        return f'beta={self.beta}'
-
-
-class LeakyReLU(Module):
-    """x where it is positive, else negative_slope x."""
-
-    def __init__(self, negative_slope: float = 0.01) -> None:
-        self.negative_slope = negative_slope
-
-    def forward(self, x: Array) -> Tensor:
-        """Of x's shape."""
-        return _o.leaky_relu(self._operand(x), self.negative_slope)
-
-    def extra_repr(self) -> str:
-        """Its arguments."""
-        return f'negative_slope={self.negative_slope}'
-
-
-class ELU(Module):
-    """x where it is positive, else alpha (exp(x) - 1)."""
-
-    def __init__(self, alpha: float = 1.0) -> None:
-        self.alpha = alpha
-
-    def forward(self, x: Array) -> Tensor:
-        """Of x's shape."""
-        return _o.elu(self._operand(x), self.alpha)
-
-    def extra_repr(self) -> str:
-        """Its arguments."""
-        return f'alpha={self.alpha}'
-
-
-class Softmax(Module):
-    """kiln.softmax() over a dimension."""
-
-    def __init__(self, dim: int = -1) -> None:
-        self.dim = dim
-
-    def forward(self, x: Array) -> Tensor:
-        """Of x's shape."""
-        return _o.softmax(self._operand(x), self.dim)
-
-    def extra_repr(self) -> str:
-        """Its arguments."""
-        return f'dim={self.dim}'
-
-
-class LogSoftmax(Softmax):
-    """kiln.log_softmax() over a dimension."""
-
-    def forward(self, x: Array) -> Tensor:
-        """Of x's shape."""
-        return _o.log_softmax(self._operand(x), self.dim)
 
 
 class Flatten(Module):
@@ -485,3 +411,26 @@ class Flatten(Module):
     def extra_repr(self) -> str:
         """Its arguments."""
         return f'start_dim={self.start_dim}, end_dim={self.end_dim}'
+
+
+class Unflatten(Module):
+    """The dimension `dim` as those of `unflattened_size`, of which one may be -1."""
+
+    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
+        self.dim, self.unflattened_size = dim, tuple(unflattened_size)
+
+    def forward(self, x: Array) -> Tensor:
+        """x with more dimensions."""
+        x = self._operand(x)
+        dim = self.dim + x.ndim if self.dim < 0 else self.dim
+        sizes = self.unflattened_size
+        known = math.prod(size for size in sizes if size != -1)
+        if 0 <= dim < x.ndim and sizes.count(-1) == 1 and known > 0 and not x.shape[dim] % known:
+            sizes = tuple(x.shape[dim] // known if size == -1 else size for size in sizes)
+        if not 0 <= dim < x.ndim or min(sizes, default=0) < 0 or math.prod(sizes) != x.shape[dim]:
+            self._refuse(f'x {shown(x)} has no dimension {self.dim} that is {list(self.unflattened_size)}')
+        return reshape(x, (*x.shape[:dim], *sizes, *x.shape[dim + 1:]))
+
+    def extra_repr(self) -> str:
+        """Its arguments."""
+        return f'dim={self.dim}, unflattened_size={self.unflattened_size}'

@@ -12,9 +12,9 @@ from ._nn_module import Module, shown
 from ._record import operands
 from ._tensor import Array, Tensor
 
-__all__ = ['BCEWithLogitsLoss', 'CrossEntropyLoss', 'HuberLoss', 'L1Loss', 'MSELoss', 'NLLLoss',
-           'binary_cross_entropy_with_logits', 'cross_entropy', 'huber_loss', 'l1_loss', 'mse_loss',
-           'nll_loss']
+__all__ = ['BCELoss', 'BCEWithLogitsLoss', 'CrossEntropyLoss', 'HuberLoss', 'KLDivLoss', 'L1Loss', 'MSELoss',
+           'NLLLoss', 'SmoothL1Loss', 'binary_cross_entropy', 'binary_cross_entropy_with_logits',
+           'cross_entropy', 'huber_loss', 'kl_div', 'l1_loss', 'mse_loss', 'nll_loss', 'smooth_l1_loss']
 
 
 def _reduced(losses: Tensor, reduction: str) -> Tensor:
@@ -52,6 +52,42 @@ def huber_loss(input: Array, target: Array, reduction: str = 'mean', delta: floa
     far = abs(x - y)
     near = _o.minimum(far, delta)
     return _reduced(near * (far - 0.5 * near), reduction)
+
+
+def smooth_l1_loss(input: Array, target: Array, reduction: str = 'mean', beta: float = 1.0) -> Tensor:
+    """huber_loss() / beta, with a delta of beta; l1_loss() where that is 0."""
+    if not beta >= 0:
+        raise ValueError(f'beta is 0 or above, not {beta}')
+    x, y = _alike('smooth_l1_loss', input, target)
+    return huber_loss(x, y, reduction, beta) / beta if beta else l1_loss(x, y, reduction)
+
+
+def kl_div(input: Array, target: Array, reduction: str = 'mean', log_target: bool = False) -> Tensor:
+    """target (log(target) - input), of logarithms of probabilities beside probabilities, or with
+    `log_target` their logarithms: 0 where the target is. "batchmean" is the sum for each row of the first
+    dimension."""
+    x, y = _alike('kl_div', input, target)
+    some = _o.not_equal(y, 0.0)
+    losses = _o.exp(y) * (y - x) if log_target else y * (_o.log(_o.where(some, y, 1.0)) - _o.where(some, x, 0.0))
+    if reduction != 'batchmean':
+        return _reduced(losses, reduction)
+    if not x.ndim:
+        raise Error('SHAPE_MISMATCH', f'kl_div: input {shown(x)} has no rows to take the mean of')
+    return _o.sum(losses, None, False) / x.shape[0]
+
+
+def binary_cross_entropy(input: Array, target: Array, weight: Optional[Array] = None,
+                         reduction: str = 'mean') -> Tensor:
+    """-(target log(input) + (1 - target) log(1 - input)) weight, of probabilities. A logarithm is -100 at
+    least, and has no gradient there. binary_cross_entropy_with_logits() is more accurate."""
+    x, y = _alike('binary_cross_entropy', input, target)
+    y = y.astype('f32')
+
+    def logarithm(p: Tensor) -> Tensor:
+        some = _o.not_equal(p, 0.0)
+        return _o.where(some, _o.maximum(_o.log(_o.where(some, p, 1.0)), -100.0), -100.0)
+    losses = -(y * logarithm(x) + (1 - y) * logarithm(1 - x))
+    return _reduced(losses if weight is None else losses * weight, reduction)
 
 
 def binary_cross_entropy_with_logits(input: Array, target: Array, weight: Optional[Array] = None,
@@ -158,6 +194,30 @@ class HuberLoss(_Loss):
         return huber_loss(input, target, self.reduction, self.delta)
 
 
+class SmoothL1Loss(_Loss):
+    """smooth_l1_loss() as a module."""
+
+    def __init__(self, reduction: str = 'mean', beta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.beta = beta
+
+    def forward(self, input: Array, target: Array) -> Tensor:
+        """The loss."""
+        return smooth_l1_loss(input, target, self.reduction, self.beta)
+
+
+class KLDivLoss(_Loss):
+    """kl_div() as a module."""
+
+    def __init__(self, reduction: str = 'mean', log_target: bool = False) -> None:
+        super().__init__(reduction)
+        self.log_target = log_target
+
+    def forward(self, input: Array, target: Array) -> Tensor:
+        """The loss."""
+        return kl_div(input, target, self.reduction, self.log_target)
+
+
 class _Weighted(_Loss):
     """A weight is an array that stays as it is, and no parameter."""
 
@@ -165,6 +225,14 @@ class _Weighted(_Loss):
         super().__init__(reduction)
         self._states = self._states | {'weight', 'pos_weight'}
         self.weight = weight
+
+
+class BCELoss(_Weighted):
+    """binary_cross_entropy() as a module."""
+
+    def forward(self, input: Array, target: Array) -> Tensor:
+        """The loss."""
+        return binary_cross_entropy(input, target, self.weight, self.reduction)
 
 
 class BCEWithLogitsLoss(_Weighted):

@@ -22,7 +22,9 @@ from ._tensor import Tensor, as_tensor, as_type, of_array
 from ._tree import Named
 from ._types import Type, as_dtype
 
-__all__ = ['Module', 'ModuleDict', 'ModuleList', 'Sequential']
+__all__ = ['Module', 'ModuleDict', 'ModuleList', 'Parameter', 'Sequential']
+
+Parameter = Buffer  # as programs of PyTorch write it
 
 
 def parameter(values: Any, dtype: Type = 'f32', context: Optional[Context] = None) -> Buffer:
@@ -239,6 +241,14 @@ class Module(Named):
     def eval(self) -> Any:
         """train(False)."""
         return self.train(False)
+
+    def apply(self, function: Callable[[Module], Any]) -> Any:
+        """Call the function with each module in it, then with it: to write other first values, say.
+        Returns the module."""
+        for module in self.children():
+            module.apply(function)
+        function(self)
+        return self
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Have its parameters be derived by and updated, or frozen. Optimisers are made behind that.

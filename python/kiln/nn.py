@@ -17,7 +17,8 @@ Names, arguments, layouts and first values are those of torch.nn, so that load_s
 weights of PyTorch's models. doc/nn.md says what is otherwise, and what is not there.
 """
 from . import _nn_init as init
-from . import _nn_attention, _nn_layers, _nn_losses, _nn_module, _nn_norms, _nn_recurrent
+from . import _nn_activations, _nn_attention, _nn_layers, _nn_losses, _nn_module, _nn_norms, _nn_recurrent
+from ._nn_activations import *  # noqa: F401,F403
 from ._nn_attention import *  # noqa: F401,F403
 from ._nn_layers import *  # noqa: F401,F403
 from ._nn_losses import *  # noqa: F401,F403
@@ -26,6 +27,7 @@ from ._nn_norms import *  # noqa: F401,F403
 from ._nn_recurrent import *  # noqa: F401,F403
 
 __all__ = ['init']
+__all__ += _nn_activations.__all__
 __all__ += _nn_attention.__all__
 __all__ += _nn_layers.__all__
 __all__ += _nn_losses.__all__

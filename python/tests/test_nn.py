@@ -143,6 +143,10 @@ class Layers(unittest.TestCase):
         self.check(nn.AvgPool1d(2), lambda p, x: ref.pool(x, [2], [2], [0], np.mean, 0), random(1, 2, 5))
         self.check(nn.AdaptiveAvgPool2d((3, 1)), lambda p, x: x.reshape(2, 3, 3, 2, 5).mean((3, 4))[..., None], x)
         self.check(nn.AdaptiveAvgPool2d(1), lambda p, x: x.mean((2, 3), keepdims=True), x)
+        self.check(nn.AdaptiveAvgPool2d((3, None)), lambda p, x: x.reshape(2, 3, 3, 2, 5).mean(3), x, derives=False)
+        self.check(nn.AdaptiveMaxPool2d((3, 1)), lambda p, x: x.reshape(2, 3, 3, 2, 5).max((3, 4))[..., None], x,
+                   derives=False)
+        self.check(nn.AdaptiveMaxPool1d(1), lambda p, x: x.max(2, keepdims=True), random(2, 3, 4))
         uneven = nn.AvgPool2d(2, padding=1, count_include_pad=False)(np.ones((1, 1, 2, 2), 'f')).numpy()
         self.assertEqual(uneven.tolist(), np.ones((1, 1, 2, 2)).tolist())
         self.assertEqual(nn.MaxPool2d(2, ceil_mode=True)(x).shape, (2, 3, 3, 3))
@@ -182,10 +186,46 @@ class Layers(unittest.TestCase):
                 (nn.Softplus(2.0), lambda x: np.log1p(np.exp(2 * x)) / 2),
                 (nn.LeakyReLU(0.2), lambda x: np.where(x > 0, x, 0.2 * x)),
                 (nn.ELU(0.5), lambda x: np.where(x > 0, x, 0.5 * np.expm1(x))),
-                (nn.Identity(), lambda x: x), (nn.Flatten(0), lambda x: x.reshape(-1))):
+                (nn.Identity(), lambda x: x), (nn.Flatten(0), lambda x: x.reshape(-1)),
+                (nn.Unflatten(1, (2, -1)), lambda x: x.reshape(3, 2, 2)), (nn.GLU(), lambda x: x[:, :2] * ref.sigmoid(x[:, 2:])),
+                (nn.GLU(0), None)):
             with self.subTest(module):
-                self.check(module, lambda p, x: reference(x), x)
+                if reference is None:
+                    self.assertRaisesRegex(kiln.Error, r'x \[3,4\] has no two halves along dimension 0', module, x)
+                else:
+                    self.check(module, lambda p, x: reference(x), x)
         self.assertEqual(nn.Flatten(1, 2)(random(2, 3, 4, 5)).shape, (2, 12, 5))
+        for sizes in (3, -1), (-1, -1), (5,), ():
+            self.assertRaisesRegex(kiln.Error, 'no dimension 1 that is', nn.Unflatten(1, sizes), x)
+        self.check(nn.PReLU(4), lambda p, x: np.where(x > 0, x, x * p['weight']), x)
+        self.check(nn.PReLU(), lambda p, x: np.where(x > 0, x, x * p['weight']), random(2, 3, 2))
+
+    def test_activations_of_one_element(self):
+        """by their definitions, at their corners, and all in one kernel"""
+        x = np.float32([-40, -7, -3.5, -1.25, -0.5, -0.0, 0.5, 0.75, 1.5, 3.5, 5, 6.5, 40])
+        inf = np.float32([-np.inf, np.inf, np.nan])
+        table = ((nn.ReLU6(), lambda x: np.clip(x, 0, 6), (0, 6)),
+                 (nn.SELU(), lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)),
+                  (-1.7580993, np.inf)),
+                 (nn.Mish(), lambda x: x * np.tanh(np.logaddexp(0, x)), None),
+                 (nn.LogSigmoid(), lambda x: -np.logaddexp(0, -x), (-np.inf, 0)),
+                 (nn.Hardsigmoid(), lambda x: np.clip(x / 6 + 0.5, 0, 1), (0, 1)),
+                 (nn.Hardswish(), lambda x: x * np.clip(x / 6 + 0.5, 0, 1), (0, np.inf)),
+                 (nn.Softsign(), lambda x: x / (1 + abs(x)), None),
+                 (nn.Hardtanh(-0.75, 2), lambda x: np.clip(x, -0.75, 2), (-0.75, 2)),
+                 (nn.Hardtanh(), lambda x: np.clip(x, -1, 1), (-1, 1)))
+        kiln.evaluate(*(found := [module(x) for module, *_ in table]),
+                      *(far := [module(inf) for module, *_ in table]),
+                      *(given := [kiln.grad(lambda x, m=module: kiln.sum(m(x)))(x) for module, *_ in table]))
+        for (module, reference, ends), y, at, gradient in zip(table, found, far, given):
+            with self.subTest(module):
+                wide = x.astype(float)
+                np.testing.assert_allclose(y.numpy(), reference(wide), rtol=1e-5, atol=1e-6)
+                slope = (reference(wide + 1e-6) - reference(wide - 1e-6)) / 2e-6
+                smooth = np.flatnonzero(x)  # at 0 some have a corner
+                np.testing.assert_allclose(gradient.numpy()[smooth], slope[smooth], atol=1e-4)
+                if ends:
+                    np.testing.assert_allclose(at.numpy(), [*ends, np.nan], rtol=1e-6)
 
     # ---- attention ----
 
@@ -250,17 +290,13 @@ class Layers(unittest.TestCase):
     def test_recurrent(self):
         for kind, step in (nn.RNN, ref.rnn_step), (nn.GRU, ref.gru_step), (nn.LSTM, ref.lstm_step):
             count = 2 if kind is nn.LSTM else 1
-            states = [random(2, 2, 3, seed=5 + i) for i in range(2 * count)]
+            states = [random(2, 2, 3, seed=5 + i) for i in range(count)]
             with self.subTest(kind.__name__):
                 def call(m, x, *s):
                     return m(x, s if count == 2 else s[0])
                 self.check(kind(2, 3, bidirectional=True),
-                           lambda p, x, *s: ref.recurrent(step, x, s, p, 1, 2), random(3, 2, 2), *states[:count],
+                           lambda p, x, *s: ref.recurrent(step, x, s, p, 1, 2), random(3, 2, 2), *states,
                            call=call)
-                both = [np.concatenate(states[i::count]) for i in range(count)]
-                self.check(kind(2, 3, 2, bidirectional=True),
-                           lambda p, x, *s: ref.recurrent(step, x, s, p, 2, 2), random(3, 2, 2), *both,
-                           call=call, derives=False)
                 zeros = [np.zeros((1, 2, 3))] * count
                 self.check(kind(2, 3, batch_first=True),
                            lambda p, x: [y.swapaxes(0, 1) if i == 0 else y for i, y in enumerate(
@@ -286,12 +322,26 @@ class Layers(unittest.TestCase):
                 (nn.MSELoss('none'), lambda x, y: (x - y) ** 2, y),
                 (nn.HuberLoss(delta=0.7), lambda x, y: np.where(
                     abs(x - y) < 0.7, (x - y) ** 2 / 2, 0.7 * (abs(x - y) - 0.35)).mean(), y),
+                (nn.SmoothL1Loss(beta=0.7), lambda x, y: np.where(
+                    abs(x - y) < 0.7, (x - y) ** 2 / 1.4, abs(x - y) - 0.35).mean(), y),
+                (nn.SmoothL1Loss(beta=0), lambda x, y: abs(x - y).mean(), y),
+                (nn.KLDivLoss('batchmean'), lambda x, y: np.where(
+                    y > 0, y * (np.log(y + (y == 0)) - x), 0).sum() / 4, np.float32([[0, 0.5, 0.5]] * 4)),
+                (nn.KLDivLoss(log_target=True), lambda x, y: (np.exp(y) * (y - x)).mean(), ref.log_softmax(y)),
                 (nn.BCEWithLogitsLoss(pos_weight=weight), lambda x, y: -(
                     weight * y * np.log(ref.sigmoid(x)) + (1 - y) * np.log(1 - ref.sigmoid(x))).mean(), share),
                 (nn.CrossEntropyLoss(weight, label_smoothing=0.1), lambda x, y: -(
                     ref.log_softmax(x) * weight * (y * 0.9 + 0.1 / 3)).sum(-1).mean(), ref.softmax(y))):
             with self.subTest(module):
                 self.check(module, lambda p, x: reference(x, target), x, call=lambda m, x: m(x, target))
+
+        p = (share * 0.9 + 0.05).astype(np.float32)
+        self.check(nn.BCELoss(weight), lambda _, x: -(weight * (share * np.log(x) + (1 - share) * np.log(1 - x))).mean(),
+                   p, call=lambda m, x: m(x, share.astype('f')))
+        with self.assertRaisesRegex(ValueError, 'beta is 0 or above, not -1'):
+            nn.smooth_l1_loss(x, x, beta=-1)
+        with self.assertRaisesRegex(ValueError, 'reduction is'):
+            nn.kl_div(x, x, 'all')
 
     def test_cross_entropy(self):
         x, labels = random(2, 3, 4), np.int32([[0, 2, -100, 1], [1, 1, 2, 0]])
@@ -321,6 +371,10 @@ class Layers(unittest.TestCase):
         x = np.float32([-200, -30, 30, 200])
         found = nn.binary_cross_entropy_with_logits(x, np.float32([0, 0, 1, 1]), reduction='none').numpy()
         np.testing.assert_allclose(found, [0, math.exp(-30), math.exp(-30), 0], rtol=1e-5)
+        p, y = np.float32([0, 1, 0, 1, np.nan]), np.float32([0, 1, 1, 0, 1])
+        losses, slope = nn.binary_cross_entropy(p, y, reduction='none'), kiln.grad(nn.binary_cross_entropy)(p, y)
+        np.testing.assert_array_equal(losses.numpy(), [0, 0, 100, 100, np.nan])
+        self.assertTrue(np.isfinite(slope.numpy()[:4]).all())
 
 
 if __name__ == '__main__':

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules: their parameters and states, gradients by them, modes, functions, threads, first values."""
 import copy
-import gzip
 import math
 import os
 import pickle
@@ -18,7 +17,6 @@ import numpy as np
 import kiln
 
 nn = kiln.nn
-SOURCE = os.environ.get('KILN_SOURCE', '')
 
 
 def random(*shape, seed=1):
@@ -278,6 +276,35 @@ class Modules(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, 'a probability is from 0 to 1, not 1.5'):
             nn.Dropout(1.5)
 
+    def test_dropped_channels(self):
+        x = np.ones((3, 200, 2, 2), np.float32)
+        y = nn.Dropout2d(0.25)(x).numpy()
+        self.assertEqual(set(y.ravel().tolist()), {0.0, float(np.float32(1 / np.float32(0.75)))})
+        np.testing.assert_array_equal(y, np.broadcast_to(y[:, :, :1, :1], y.shape))
+        self.assertAlmostEqual((y == 0).mean(), 0.25, delta=0.1)
+        self.assertFalse((y[0] == y[1]).all())
+        self.assertEqual(nn.Dropout3d()(x).shape, x.shape)  # without N
+        np.testing.assert_array_equal(nn.Dropout1d().eval()(x[0]).numpy(), x[0])
+        with self.assertRaisesRegex(kiln.Error, r'Dropout2d.*x \[3,200\] is not \[N,channels,...\] of 4 dimensions'):
+            nn.Dropout2d()(x[:, :, 0, 0])
+
+    def test_applied(self):
+        model, seen = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 3), nn.ReLU())), []
+
+        def start(module):
+            seen.append(type(module).__name__)
+            if isinstance(module, nn.Linear):
+                nn.init.constant_(module.weight, 2.0)
+        self.assertIs(model.apply(start), model)
+        self.assertEqual(seen, ['Linear', 'Linear', 'ReLU', 'Sequential', 'Sequential'])
+        self.assertTrue((model[1][0].weight.numpy() == 2).all())
+
+        class Own(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = nn.Parameter(np.ones(3, np.float32))
+        self.assertEqual([name for name, _ in Own().named_parameters()], ['scale'])
+
     def test_one_seed_gives_the_same(self):
         x = np.ones((4, 8), np.float32)
 
@@ -476,31 +503,6 @@ class Modules(unittest.TestCase):
         self.assertIn('net.0', b.explain())
 
     # ---- all of it ----
-
-    @unittest.skipUnless(SOURCE, '$KILN_SOURCE does not say where the source tree is')
-    def test_digits(self):
-        """a network of convolutions learns the digits"""
-        with gzip.open(os.path.join(SOURCE, 'examples', 'data', 'digits.csv.gz'), 'rt') as file:
-            rows = np.loadtxt(file, delimiter=',', dtype=np.uint8)
-        pixels, labels = rows[:, :64].reshape(-1, 1, 8, 8).astype(np.float32) / 16, rows[:, 64].astype(np.int32)
-        kiln.random.seed(3)
-        model = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
-                              nn.Flatten(), nn.Dropout(0.2), nn.Linear(128, 10))
-        optimizer = kiln.optim.AdamW(model, learning_rate=0.01)
-        loss, read = nn.CrossEntropyLoss(), kiln.function(lambda x: kiln.argmax(model(x), axis=1))
-
-        @kiln.function
-        def step(x, y):
-            value, gradients = kiln.value_and_grad(lambda model: loss(model(x), y))(model)
-            optimizer.step(gradients)
-            return value
-        order = np.random.default_rng(4)
-        for _ in range(12):
-            for part in order.permutation(1437)[:1408].reshape(-1, 128):
-                step(pixels[part], labels[part])
-        model.eval()
-        right = (read(pixels[-360:]).numpy() == labels[-360:]).mean()
-        self.assertGreater(right, 0.9)
 
     def test_documented(self):
         """everything public has words"""

@@ -47,6 +47,11 @@ CASES = {
     'groupnorm': (lambda nn: nn.GroupNorm(2, 4), [(2, 4, 3)], {}),
     'batchnorm': (lambda nn: nn.BatchNorm2d(3), [(2, 3, 2, 2)], {}),
     'gelu': (lambda nn: nn.Sequential(nn.GELU(approximate='tanh'), nn.SiLU(), nn.Softplus(2.0)), [(7,)], {}),
+    'activations': (lambda nn: nn.Sequential(
+        nn.Hardswish(), nn.PReLU(2), nn.Mish(), nn.SELU(), nn.Softsign(), nn.Hardtanh(-0.5, 0.4), nn.GLU(),
+        nn.Hardsigmoid(), nn.ReLU6(), nn.LogSigmoid(), nn.Unflatten(-1, (1, 2))), [(3, 2, 4)], {}),
+    'adaptive': (lambda nn: nn.Sequential(nn.AdaptiveMaxPool2d((3, None)), nn.AdaptiveAvgPool2d((1, 2))),
+                 [(1, 2, 6, 4)], {}),
     'attention': (lambda nn: nn.MultiheadAttention(4, 2, batch_first=True), [(2, 3, 4)] * 3,
                   {'key_padding_mask': PADDING, 'attn_mask': TRIANGLE, 'need_weights': True}),
     'encoder': (lambda nn: nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 6, 0.0), 2), [(3, 2, 4)],
@@ -59,6 +64,8 @@ CASES = {
                      {'target': np.int64([[0, 3], [-100, 1], [2, 2]])}),
     'bce': (lambda nn: nn.BCEWithLogitsLoss(), [(3, 4)], {'target': np.abs(wave((3, 4), 5))}),
     'huber': (lambda nn: nn.HuberLoss(delta=0.5), [(3, 4)], {'target': wave((3, 4), 5)}),
+    'smooth': (lambda nn: nn.SmoothL1Loss(beta=0.5), [(3, 4)], {'target': wave((3, 4), 5)}),
+    'kl': (lambda nn: nn.KLDivLoss(reduction='batchmean'), [(3, 4)], {'target': np.abs(wave((3, 4), 5))}),
 }
 KNOWN = {
     'linear': [-2.02741, 2.10559, 0.394142, 11.8927, -6.56207],
@@ -72,6 +79,8 @@ KNOWN = {
     'groupnorm': [-0.317224, -0.866499, -0.816837, 81.7752, -8.36448],
     'batchnorm': [-0.0777794, -0.160431, -0.152958, 17.6675, 38.5585],
     'gelu': [0.31121, 0.310699, 0.310218, 2.94675, 0.649156],
+    'activations': [-0.474077, -0.474077, -0.471222, -5.63556, 0.219352],
+    'adaptive': [0.365511, 0.769805, 0.776543, 2.37278, 0.00197842],
     'attention': [-1.18256, 2.68837, -2.42441, 285.657, 72.5156],
     'encoder': [-0.756172, 0.993373, 0.321389, 23.0716, -1.91554],
     'prenorm': [-3.98368, 0.397962, -1.24837, 311.394, -432.593],
@@ -81,6 +90,8 @@ KNOWN = {
     'crossentropy': [1.94064, 1.94064, 1.94064],
     'bce': [0.751785, 0.751785, 0.751785],
     'huber': [0.247402, 0.247402, 0.247402],
+    'smooth': [0.494805, 0.494805, 0.494805],
+    'kl': [-0.439071, -0.439071, -0.439071],
 }
 
 
