@@ -176,7 +176,7 @@ static kiln_status list_single(struct kiln__lm_folder *folder)
     bool is_usual = false;
     for (struct dirent *file; files && !is_usual && (file = readdir(files)) != NULL;)
         if (ends_with(file->d_name, ".safetensors")) {
-            strcpy(name, file->d_name);
+            stpcpy(name, file->d_name);
             is_usual = !strcmp(name, "model.safetensors");
             count++;
         }

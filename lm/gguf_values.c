@@ -36,7 +36,10 @@ const struct kiln__gguf_key *kiln__gguf_key(const struct kiln__gguf *gguf, const
 
 const struct kiln__gguf_tensor *kiln__gguf_tensor(const struct kiln__gguf *gguf, const char *name)
 {
-    return bsearch(name, gguf->tensors, gguf->n_tensors, sizeof *gguf->tensors, compare_tensor);
+    return gguf->n_tensors /* a folder without any has no array either */
+               ? bsearch(name, gguf->tensors, gguf->n_tensors, sizeof *gguf->tensors,
+                         compare_tensor)
+               : NULL;
 }
 
 /* ---- bytes ---- */
