@@ -13,6 +13,7 @@ criterion_tests = \
 	tests/record/test_replay \
 	tests/programs/test_background \
 	tests/programs/test_background_joined \
+	tests/programs/test_background_quick \
 	tests/runtime/test_buffers \
 	tests/lower/test_catalogue \
 	tests/store/test_cache_catalog \
@@ -154,6 +155,7 @@ device_tests = \
 	tests/record/test_replay \
 	tests/programs/test_background \
 	tests/programs/test_background_joined \
+	tests/programs/test_background_quick \
 	tests/runtime/test_buffers \
 	tests/programs/test_cache_program \
 	tests/programs/test_compile_workers \

@@ -22,24 +22,29 @@ typedef enum kiln_cache_mode {
 
 /** How kernels are compiled that neither memory nor the disk cache has. */
 typedef enum kiln_compile_mode {
-    KILN_COMPILE_DEFAULT = 0,  /**< as $KILN_COMPILE says ("together", "alone", "never",
-                                    "background"); else together */
-    KILN_COMPILE_TOGETHER = 1, /**< several of a batch at once, on as many threads as there are
-                                    cores where the driver is known to bear that. Where it
-                                    compiles one at a time (PoCL, NVIDIA), in further
-                                    processes, if there are cores for three and the disk cache can
-                                    be written */
-    KILN_COMPILE_ALONE = 2,    /**< one after the other, in this thread */
-    KILN_COMPILE_NEVER = 3,    /**< not at all: a batch that lacks one is BUILD_FAILED, and the
-                                    sentence names the kernel and what it computes. A driver may
-                                    still compile what it calls a binary */
-    KILN_COMPILE_BACKGROUND = 4 /**< in further processes, while batches that lack many run by one
-                                    generic kernel, which is slow; each changes to its own kernels
-                                    with the first run that finds them compiled. The results of the
-                                    runs before may differ from later ones in their last bits, by
-                                    the order of sums. Together where the disk cache cannot be
-                                    written, where runs are compared with the host, and for what
-                                    the generic kernel cannot do or would take long for */
+    KILN_COMPILE_DEFAULT = 0,    /**< as $KILN_COMPILE says ("together", "alone", "never",
+                                      "background", "quick"); else together */
+    KILN_COMPILE_TOGETHER = 1,   /**< several of a batch at once, on as many threads as there are
+                                      cores where the driver is known to bear that. Where it
+                                      compiles one at a time (PoCL, NVIDIA), in further
+                                      processes, if there are cores for three and the disk cache can
+                                      be written */
+    KILN_COMPILE_ALONE = 2,      /**< one after the other, in this thread */
+    KILN_COMPILE_NEVER = 3,      /**< not at all: a batch that lacks one is BUILD_FAILED, and the
+                                      sentence names the kernel and what it computes. A driver may
+                                      still compile what it calls a binary */
+    KILN_COMPILE_BACKGROUND = 4, /**< in further processes, while batches that lack many run by
+                                      others, which are slow; each changes to its own kernels with
+                                      the first run that finds them compiled. On PoCL the others are
+                                      the same kernels, not optimised: results have the same bits.
+                                      Elsewhere one generic kernel does most: results of the runs
+                                      before may differ from later ones in their last bits, by the
+                                      order of sums. Together where the disk cache cannot be
+                                      written, where runs are compared with the host, and for what
+                                      others cannot do or would take long for */
+    KILN_COMPILE_QUICK = 5       /**< in the background where results have the same bits then (PoCL);
+                                      elsewhere together. Python's contexts do, if nothing else is
+                                      asked for */
 } kiln_compile_mode;
 
 /** Whether the device works on the host's own memory. */

@@ -344,7 +344,7 @@ kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads)
 {
     struct kiln__error error = {0};
     kiln_status status = check_question(batch, batch, "batch", "kiln_batch_prepare");
-    if (!status && batch->lease.interim)
+    if (!status && batch->lease.tier != KILN__TIER_OWN)
         drop_plan(batch);
     if (status || has_plan(batch))
         return kiln__batch_told(batch, status);

@@ -75,7 +75,8 @@ void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch
         return;
     }
     if (launch->source == KILN__SOURCE_TEMPLATE)
-        kiln__text_add(name, "%s %s", launch->file, launch->options);
+        kiln__text_add(name, "%s ", launch->file);
+    kiln__text_add(name, "%s", launch->options);
     if (launch->variant.generic)
         kiln__text_add_bytes(name, &launch->variant, sizeof launch->variant);
     else if (kiln__launch_has_text(launch))

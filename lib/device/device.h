@@ -17,29 +17,31 @@ enum kiln__fence {
 
 /* How kernels for a device are shaped. Data, so that no code asks for a device's name. */
 struct kiln__traits {
-    const char *name;         /* of the row, for `kiln info` and `kiln explain` */
-    bool chunked;             /* local size 1, one long chunk per work-item (CPUs), instead of
-                                 work-groups whose neighbours touch neighbouring elements */
-    unsigned vector;          /* elements of a vector in generated loops */
-    unsigned chunks;          /* chunked: work-items to aim for in one launch */
-    unsigned min_chunk;       /* chunked: fewest elements worth a work-item */
-    unsigned long_run;        /* chunked: log2 of the elements from which a row's sum is read at
-                                 several places at once */
-    unsigned work_group;      /* not chunked: work-items in a work-group, */
-    unsigned long_work_group; /* and in one for a long row that is read twice; 0: as many */
-    bool small_maps;          /* of maps half as many: gelu took an H200 0.975 times as long, a
-                                 gather 0.98, with twice as many 1.02 and 1.04 */
-    bool shuffles;            /* 32 items exchange values by kernels/lanes.cl */
-    bool live_host_pointers;  /* CL_MEM_USE_HOST_PTR memory is the caller's memory at any time,
-                                 with no map and unmap around the host's accesses */
-    bool nontemporal_stores;  /* compiles __builtin_nontemporal_store */
-    bool one_launch;          /* launches become one (codegen/one_launch.c); chunked: a work-group
-                                 that runs goes on while another one waits for it in a loop */
-    bool late_binary;         /* the binary is complete only after the first launch */
-    bool serial_compiler;     /* compiles in one thread of a process at a time, */
-    bool threaded_compiler;   /* or in many; of others it is not known that many are safe */
-    bool fast_math_functions; /* the device's own exp, tanh, ... are fast; else kiln's are used */
-    bool emulates_fma;        /* fma() is slow and kiln's functions do without */
+    const char *name;          /* of the row, for `kiln info` and `kiln explain` */
+    bool chunked;              /* local size 1, one long chunk per work-item (CPUs), instead of
+                                  work-groups whose neighbours touch neighbouring elements */
+    unsigned vector;           /* elements of a vector in generated loops */
+    unsigned chunks;           /* chunked: work-items to aim for in one launch */
+    unsigned min_chunk;        /* chunked: fewest elements worth a work-item */
+    unsigned long_run;         /* chunked: log2 of the elements from which a row's sum is read at
+                                  several places at once */
+    unsigned work_group;       /* not chunked: work-items in a work-group, */
+    unsigned long_work_group;  /* and in one for a long row that is read twice; 0: as many */
+    bool small_maps;           /* of maps half as many: gelu took an H200 0.975 times as long, a
+                                  gather 0.98, with twice as many 1.02 and 1.04 */
+    bool shuffles;             /* 32 items exchange values by kernels/lanes.cl */
+    bool live_host_pointers;   /* CL_MEM_USE_HOST_PTR memory is the caller's memory at any time,
+                                  with no map and unmap around the host's accesses */
+    bool nontemporal_stores;   /* compiles __builtin_nontemporal_store */
+    bool one_launch;           /* launches become one (codegen/one_launch.c); chunked: a work-group
+                                  that runs goes on while another one waits for it in a loop */
+    bool late_binary;          /* the binary is complete only after the first launch */
+    bool serial_compiler;      /* compiles in one thread of a process at a time, */
+    bool threaded_compiler;    /* or in many; of others it is not known that many are safe */
+    const char *quick_options; /* compile a kernel in a fourth of the time, to a slower one with
+                                  the same bits; NULL: none do */
+    bool fast_math_functions;  /* the device's own exp, tanh, ... are fast; else kiln's are used */
+    bool emulates_fma;         /* fma() is slow and kiln's functions do without */
     bool no_generic_kernel; /* its compiler loses cases of that kernel's long switch (Mesa 22.3) */
     bool lazy_memory;       /* clCreateBuffer promises any amount */
     bool dear_events;       /* a command that has one takes some 3 us longer, and one that fails

@@ -33,7 +33,8 @@
 
 #define POCL_CPU                                                                                   \
     .build_options = CL12, .live_host_pointers = true, .nontemporal_stores = true,                 \
-    .one_launch = true, .late_binary = true, .serial_compiler = true
+    .one_launch = true, .late_binary = true, .serial_compiler = true,                              \
+    .quick_options = "-cl-opt-disable"
 
 /* Intel's runtime vectorises by itself and so prefers scalars, even with AVX-512; vectors of 16 are
  * up to fifteen times as fast as those.

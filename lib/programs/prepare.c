@@ -87,7 +87,8 @@ void kiln__programs_find_missing(struct kiln__programs *programs,
 {
     *missing = (struct kiln__missing){calloc(count + 1, sizeof *missing->items), 0};
     for (size_t i = 0; missing->items && i < count; i++)
-        if (!kiln__programs_has(programs, wishes[i].name, wishes[i].name_length) &&
+        if (!kiln__program_is_quick(programs, wishes[i].options) &&
+            !kiln__programs_has(programs, wishes[i].name, wishes[i].name_length) &&
             !is_on_disk(programs, &wishes[i]))
             missing->items[missing->count++] = &wishes[i];
 }

@@ -57,6 +57,9 @@ bool kiln__programs_have_disk(const struct kiln__programs *programs);
 /* Whether what a batch waits for is compiled side by side. */
 bool kiln__programs_compile_together(const struct kiln__programs *programs);
 
+/* Whether batches run before their kernels are compiled, where that can be. */
+bool kiln__programs_compile_behind(const struct kiln__programs *programs);
+
 /* The program of `source`, to be found as `name` from now on. `kernel` is the kernel that users
  * know it by in `kiln cache list`. The traits' build options are added to `options`.
  * Two threads that ask at once: one compiles, the other waits for it.

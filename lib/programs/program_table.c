@@ -155,13 +155,19 @@ static kiln_compile_mode choose_compile_mode(kiln_compile_mode mode)
     return !value || !strcmp(value, "together") ? KILN_COMPILE_TOGETHER
            : !strcmp(value, "never")            ? KILN_COMPILE_NEVER
            : !strcmp(value, "background")       ? KILN_COMPILE_BACKGROUND
+           : !strcmp(value, "quick")            ? KILN_COMPILE_QUICK
                                                 : KILN_COMPILE_ALONE;
 }
 
 bool kiln__programs_compile_together(const struct kiln__programs *programs)
 {
-    return programs->compile == KILN_COMPILE_TOGETHER ||
-           programs->compile == KILN_COMPILE_BACKGROUND;
+    return programs->compile != KILN_COMPILE_ALONE && programs->compile != KILN_COMPILE_NEVER;
+}
+
+bool kiln__programs_compile_behind(const struct kiln__programs *programs)
+{
+    return programs->compile == KILN_COMPILE_BACKGROUND ||
+           (programs->compile == KILN_COMPILE_QUICK && programs->device.traits->quick_options);
 }
 
 bool kiln__programs_have_disk(const struct kiln__programs *programs)

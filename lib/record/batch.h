@@ -11,13 +11,21 @@
 #include "util/error.h"
 #include "util/index.h"
 
+/* By which kernels a plan is run, from the last to the first (session/background.h). */
+enum kiln__tier {
+    KILN__TIER_OWN,     /* those that it is to have; the others, while these are compiled: */
+    KILN__TIER_APART,   /* the same, no launches joined, */
+    KILN__TIER_WITHOUT, /* or quick or generic ones */
+    KILN__TIERS
+};
+
 /* A plan and its kernels, lent to one batch (session/plan_cache.h). */
 struct kiln__lease {
     struct kiln__plan_entry *entry;
     const struct kiln__plan *plan;
     struct kiln__executable *executable; /* NULL: it needs more memory than there may be */
     bool checked;
-    bool interim; /* its kernels are not those that it is to have: these are being compiled */
+    enum kiln__tier tier;
 };
 
 /* What recording goes by of where the batch will run, as numbers. */

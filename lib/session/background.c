@@ -1,26 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Background compilation: a second plan on the generic kernel, or launches that are not joined yet,
- * and workers that compile the kernels that are missing. Each batch changes to its own kernels
- * between two of its runs.
+/* Background compilation: a second plan, or launches that are not joined yet, and workers that
+ * compile the kernels that are missing. Each batch changes to its own kernels between two of its
+ * runs.
  *
- * The generic kernel is off unless asked for: it adds in another order, so that a result's last
- * bits may change once. Batch-invariant graphs and runs that are compared with the host wait for
- * their kernels. Joined launches have the bits of those apart.
+ * Where a driver can compile without optimising (quick_options), which takes a fourth of the time,
+ * the second plan is the same with its missing kernels compiled so. Contraction is off in all of
+ * kiln's texts and nothing else that a compiler may do changes a float: results have the same bits.
+ *
+ * Elsewhere it has the generic kernel, which is off unless asked for: that adds in another order,
+ * so that a result's last bits may change once. There batch-invariant graphs wait for their
+ * kernels. So do runs that are compared with the host. Joined launches have the bits of those
+ * apart.
  */
 #include "session/background.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "codegen/codegen.h"
+#include "graph/attention.h"
+#include "graph/attention_backward.h"
 #include "lower/generic.h"
 #include "runtime/executable.h"
 #include "session/compile.h"
 #include "util/clock.h"
 #include "util/log.h"
 
-/* Fewer are compiled sooner than the generic kernel, if that is missing as well. */
+/* Fewer are compiled sooner than the generic kernel, if that is missing as well, or than a process
+ * begins. */
 #define FEWEST_MISSING 3
 #define FEWEST_MISSING_COLD 8
 
@@ -28,6 +37,12 @@
  * 0.1 s of a CPU's, 0.3 of a GPU's. */
 #define MOST_STEPS_CPU ((uint64_t)12000000)
 #define MOST_STEPS_GPU ((uint64_t)3000000)
+
+/* Operations of all launches of a quick kernel that take it as long as the compilation of one that
+ * is optimised: half a second of a core, 0.2 ns for a product's multiply-add, some 1 ns for others.
+ */
+#define MOST_QUICK_PRODUCTS 2.5e9
+#define MOST_QUICK_STEPS 5e8
 
 #define MOST_WORKERS 8
 
@@ -44,18 +59,27 @@ struct search {
     bool *generic;                /* per group */
 };
 
-static bool is_missing(const struct search *search, const struct kiln__launch *launch)
+/* The wish for the launch's kernel among those missing; their count: it is not. */
+static size_t find_missing(const struct search *search, const struct kiln__launch *launch)
 {
     struct kiln__text name = {0};
-    bool missing = false;
+    size_t found = 0;
     kiln__codegen_name(search->plan, launch, &name);
-    for (size_t i = 0; i < search->missing.count && !missing && !name.failed; i++) {
-        const struct kiln__program_wish *wish = search->missing.items[i];
-        missing = wish->name_length == name.length && !memcmp(wish->name, name.data, name.length);
-    }
+    while (found < search->missing.count && !name.failed &&
+           (search->missing.items[found]->name_length != name.length ||
+            memcmp(search->missing.items[found]->name, name.data, name.length) != 0))
+        found++;
     kiln__text_free(&name);
-    return missing;
+    return found;
 }
+
+static bool is_missing(const struct search *search, const struct kiln__launch *launch)
+{
+    return launch->source != KILN__SOURCE_CLBLAST &&
+           find_missing(search, launch) < search->missing.count;
+}
+
+/* ---- the generic kernel ---- */
 
 /* Whether the generic kernel is soon done with it. */
 static bool suits_generic(const struct search *search, uint32_t group)
@@ -86,7 +110,7 @@ static size_t choose_groups(struct search *search)
     for (size_t i = 0; i < plan->launches.count; i++) {
         const struct kiln__launch *launch = &plan->launches.items[i];
         bool *generic = &search->generic[launch->group];
-        if (*generic || launch->source == KILN__SOURCE_CLBLAST || !is_missing(search, launch))
+        if (*generic || !is_missing(search, launch))
             continue;
         *generic = suits_generic(search, launch->group);
         chosen += *generic;
@@ -114,15 +138,6 @@ static struct kiln__background *make_plan(const struct search *search,
     return NULL;
 }
 
-/* A core is left for the runs meanwhile. */
-static unsigned count_workers(size_t jobs)
-{
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    size_t workers = cores > 1 ? (size_t)cores - 1 : 1;
-    workers = workers < jobs ? workers : jobs;
-    return (unsigned)(workers < MOST_WORKERS ? workers : MOST_WORKERS);
-}
-
 /* Whether the generic kernel itself would have to be compiled: any launch of the plan has it. */
 static bool lacks_generic(const struct search *search, const struct kiln__plan *plan)
 {
@@ -138,6 +153,107 @@ static bool lacks_generic(const struct search *search, const struct kiln__plan *
     return lacks;
 }
 
+static struct kiln__background *begin_generic(struct search *search,
+                                              const struct kiln__graph *graph)
+{
+    if (graph->batch_invariant || search->plan->fusion.graph.rematerialised.count ||
+        search->runtime->device.traits->no_generic_kernel)
+        return NULL;
+    search->generic = calloc(search->plan->fusion.groups.count + 1, sizeof *search->generic);
+    if (!search->generic || choose_groups(search) < FEWEST_MISSING)
+        return NULL;
+    struct kiln__background *background = make_plan(search, graph);
+    if (background && search->missing.count < FEWEST_MISSING_COLD &&
+        lacks_generic(search, &background->plan)) {
+        kiln__background_free(background);
+        background = NULL;
+    }
+    return background;
+}
+
+/* ---- quick kernels ---- */
+
+static double count_products(const struct kiln__plan *plan, const struct kiln__group *group)
+{
+    const struct kiln__graph *graph = &plan->fusion.graph;
+    struct kiln__attention_size size = {0};
+    if (group->kind == KILN__GROUP_MATMUL)
+        return (double)kiln__shape_count(&group->shape) * (double)group->reduced;
+    if (group->kind == KILN__GROUP_ATTENTION)
+        size = kiln__attention_size(graph, &graph->nodes.items[group->nodes.items[0]]);
+    if (group->kind == KILN__GROUP_ATTENTION_BACKWARD)
+        size = kiln__attention_backward_size(graph, &graph->nodes.items[group->nodes.items[0]]);
+    return (double)size.batches * (double)size.m * (double)size.n * (double)(size.d + size.e);
+}
+
+/* Of a launch, as a share of what is soon done. */
+static double quick_share(const struct kiln__plan *plan, const struct kiln__launch *launch)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    const double steps =
+        (double)kiln__shape_count(&group->shape) * (double)(group->steps.count + 1);
+    return count_products(plan, group) / MOST_QUICK_PRODUCTS + steps / MOST_QUICK_STEPS;
+}
+
+/* The share of each missing kernel: all its launches'. NULL without memory. */
+static double *list_shares(const struct search *search)
+{
+    const struct kiln__plan *plan = search->plan;
+    double *shares = calloc(search->missing.count + 1, sizeof *shares);
+    for (size_t i = 0; shares && i < plan->launches.count; i++)
+        shares[find_missing(search, &plan->launches.items[i])] +=
+            quick_share(plan, &plan->launches.items[i]);
+    return shares;
+}
+
+/* Have the launch's kernel compiled quickly. What users wrote is compiled as it always is: they may
+ * not have switched contraction off. */
+static bool hurry(const struct kiln__plan *plan, struct kiln__launch *launch)
+{
+    const char *quick = plan->options.device->traits->quick_options;
+    const size_t used = strlen(launch->options);
+    if (launch->source == KILN__SOURCE_CUSTOM || launch->source == KILN__SOURCE_CLBLAST ||
+        used + strlen(quick) + 2 > sizeof launch->options)
+        return false;
+    snprintf(launch->options + used, sizeof launch->options - used, " %s", quick);
+    return true;
+}
+
+/* The plan with quick kernels in the place of those that are missing. */
+static struct kiln__background *begin_quick(const struct search *search)
+{
+    struct kiln__background *background = calloc(1, sizeof *background);
+    double *shares = list_shares(search);
+    bool *hurries = calloc(search->missing.count + 1, sizeof *hurries);
+    size_t count = 0;
+    if (background && shares && hurries && kiln__plan_copy(search->plan, &background->plan))
+        for (size_t i = 0; i < search->plan->launches.count; i++) {
+            const size_t missing = find_missing(search, &search->plan->launches.items[i]);
+            if (missing < search->missing.count && shares[missing] < 1 &&
+                hurry(search->plan, &background->plan.launches.items[i])) {
+                count += !hurries[missing];
+                hurries[missing] = true;
+            }
+        }
+    free(hurries);
+    free(shares);
+    if (count >= FEWEST_MISSING)
+        return background;
+    kiln__background_free(background);
+    return NULL;
+}
+
+/* ---- missing kernels ---- */
+
+/* A core is left for the runs meanwhile. */
+static unsigned count_workers(size_t jobs)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t workers = cores > 1 ? (size_t)cores - 1 : 1;
+    workers = workers < jobs ? workers : jobs;
+    return (unsigned)(workers < MOST_WORKERS ? workers : MOST_WORKERS);
+}
+
 static struct kiln__background *background_begin(struct search *search,
                                                  const struct kiln__graph *graph)
 {
@@ -146,33 +262,30 @@ static struct kiln__background *background_begin(struct search *search,
         return NULL;
     kiln__programs_find_missing(programs, search->wishes.items, search->wishes.count,
                                 &search->missing);
-    search->generic = calloc(search->plan->fusion.groups.count + 1, sizeof *search->generic);
-    if (!search->generic || search->missing.count < FEWEST_MISSING ||
-        choose_groups(search) < FEWEST_MISSING)
+    if (!search->missing.items || search->missing.count < FEWEST_MISSING)
         return NULL;
-    struct kiln__background *background = make_plan(search, graph);
+    const bool quick = search->runtime->device.traits->quick_options;
+    struct kiln__background *background =
+        quick ? begin_quick(search) : begin_generic(search, graph);
     if (!background)
         return NULL;
-    if (search->missing.count < FEWEST_MISSING_COLD && lacks_generic(search, &background->plan)) {
-        kiln__background_free(background);
-        return NULL;
-    }
     kiln__compile_workers_start_wishes(&background->workers, programs, &search->missing,
                                        count_workers(search->missing.count), true);
     background->state = KILN__BACKGROUND_COMPILES;
     KILN__LOG(KILN__LOG_INFO,
-              "%zu kernels are compiled in the background of a batch that runs without them",
-              search->missing.count);
+              "%zu kernels are compiled in the background of a batch that runs %s until then",
+              search->missing.count,
+              quick ? "by ones that are not optimised" : "without most of them");
     return background;
 }
 
 /* ---- joined launches ---- */
 
 /* Nothing is joined before the plan runs for the second time: most of ever new shapes do not. */
-static struct kiln__background *begin_apart(const struct kiln__plan *plan)
+struct kiln__background *kiln__background_begin_apart(const struct kiln__plan *plan)
 {
     struct kiln__background *background = NULL;
-    if (kiln__launches_may_join(plan))
+    if (plan->options.one_launch == KILN__ONE_LAUNCH_AUTO && kiln__launches_may_join(plan))
         background = calloc(1, sizeof *background);
     if (background)
         background->apart = true;
@@ -270,13 +383,9 @@ struct kiln__background *kiln__background_begin(struct kiln__runtime *runtime,
                                                 const struct kiln__graph *graph,
                                                 const struct kiln__plan *plan)
 {
-    if (plan->options.one_launch == KILN__ONE_LAUNCH_AUTO)
-        return begin_apart(plan);
     struct search search = {.runtime = runtime, .plan = plan};
-    struct kiln__background *background =
-        NULL; /* what is to add up alike in all batches does so at once */
-    if (kiln__compile_workers_is_possible(runtime->programs) && !graph->batch_invariant &&
-        !plan->fusion.graph.rematerialised.count && !runtime->device.traits->no_generic_kernel)
+    struct kiln__background *background = NULL;
+    if (kiln__compile_workers_is_possible(runtime->programs))
         background = background_begin(&search, graph);
     free(search.missing.items);
     kiln__wishes_free(&search.wishes);

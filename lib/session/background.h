@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Background (tiered) compilation: what a batch runs by while kernels of its plan are compiled. No
  * thread does that: other processes compile and store, and each run asks whether they have ended.
- *   - Kernels that are missing: another plan, in which their groups are computed by the generic
- *     kernel (lower/generic.h).
- *   - Joined launches (codegen/one_launch.c): the plan as it is. Another one, in which they are
- *     joined, is made before the second run; its kernel is taken from memory or disk then, or
- *     compiled once runs by then would have saved as much time as pays. */
+ *   - Kernels that are missing: another plan, whose kernels are compiled quickly, or in which their
+ *     groups are computed by the generic kernel (lower/generic.h).
+ *   - Joined launches (codegen/one_launch.c), after that: the plan as it is. Another one, in which
+ *     they are joined, is made before the second run; its kernel is taken from memory or disk then,
+ *     or compiled once runs by then would have saved as much time as pays. */
 #pragma once
 
 #include "plan/plan.h"
@@ -29,11 +29,13 @@ struct kiln__background {
 };
 
 /* Begin to have the missing kernels of `plan`, which `graph` has, compiled. NULL: it lacks too few,
- * they cannot be compiled apart, the generic kernel would take too long, or there is no memory; of
- * joined launches: there are too few to join. */
+ * they cannot be compiled apart, others would take too long, or there is no memory. */
 struct kiln__background *kiln__background_begin(struct kiln__runtime *runtime,
                                                 const struct kiln__graph *graph,
                                                 const struct kiln__plan *plan);
+
+/* The same for what joins its launches. NULL: there are too few to join, or no memory. */
+struct kiln__background *kiln__background_begin_apart(const struct kiln__plan *plan);
 
 /* Of a plan that waits: one more run is about to begin. What is due now: nothing, to look whether
  * the joined launches' kernel is on disk, or to have it compiled if it is not. */

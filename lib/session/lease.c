@@ -55,25 +55,28 @@ static bool fits_memory(const struct kiln__plan_cache *cache, const struct kiln_
 
 /* Under the lock. Who prepares waits for the plan's own kernels, but not for what joins launches.
  */
-static bool is_interim(const struct kiln__plan_entry *entry, bool prepares)
+static enum kiln__tier tier_of(const struct kiln__plan_entry *entry, bool prepares)
 {
-    return entry->background && (!prepares || entry->background->apart) &&
-           !kiln__background_is_over(entry->background);
+    enum kiln__tier tier = prepares ? KILN__TIER_APART : KILN__TIER_WITHOUT;
+    while (tier > KILN__TIER_OWN &&
+           (!entry->background[tier] || kiln__background_is_over(entry->background[tier])))
+        tier--;
+    return tier;
 }
 
 /* Under the lock: an executable that nobody uses. */
 static struct kiln__executable *take_idle(struct kiln__plan_entry *entry, bool prepares,
-                                          bool *interim)
+                                          enum kiln__tier *tier)
 {
-    *interim = is_interim(entry, prepares);
-    struct kiln__idle *idle = *interim ? &entry->interim : &entry->idle;
+    *tier = tier_of(entry, prepares);
+    struct kiln__idle *idle = &entry->idle[*tier];
     return idle->count ? idle->items[--idle->count] : NULL;
 }
 
 /* What joins the entry's launches is looked for, or compiled if it is not there. */
 static void go_on(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry, bool compiles)
 {
-    struct kiln__background *background = entry->background;
+    struct kiln__background *background = entry->background[KILN__TIER_APART];
     pthread_mutex_lock(&cache->beginning);
     pthread_mutex_lock(&cache->lock);
     bool waits = background->state == KILN__BACKGROUND_WAITS;
@@ -90,13 +93,13 @@ static void go_on(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry
     pthread_mutex_unlock(&cache->beginning);
 }
 
-/* The plan of a borrowed entry is about to run once more. */
+/* The plan of a borrowed entry is about to run once more; by quick kernels it does not count. */
 static void count_run(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry)
 {
     enum kiln__background_due due = KILN__DUE_NOTHING;
     pthread_mutex_lock(&cache->lock);
-    if (entry->background)
-        due = kiln__background_count(entry->background);
+    if (tier_of(entry, false) == KILN__TIER_APART)
+        due = kiln__background_count(entry->background[KILN__TIER_APART]);
     pthread_mutex_unlock(&cache->lock);
     if (due)
         go_on(cache, entry, due == KILN__DUE_COMPILE);
@@ -104,64 +107,79 @@ static void count_run(struct kiln__plan_cache *cache, struct kiln__plan_entry *e
 
 /* Of two threads one finds out what the plan is run by meanwhile. */
 static void look_behind(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
-                        struct kiln__plan_entry *entry)
+                        struct kiln__plan_entry *entry, bool without)
 {
     pthread_mutex_lock(&cache->beginning);
     if (!entry->looked) {
         struct kiln__background *background =
-            kiln__background_begin(cache->runtime, graph, &entry->plan);
+            without ? kiln__background_begin(cache->runtime, graph, &entry->plan) : NULL;
+        struct kiln__background *apart = kiln__background_begin_apart(&entry->plan);
         pthread_mutex_lock(&cache->lock);
-        entry->background = background;
+        entry->background[KILN__TIER_WITHOUT] = background;
+        entry->background[KILN__TIER_APART] = apart;
         entry->looked = true;
-        if (background && !background->apart)
+        if (background)
             entry->bytes += kiln__plan_pack(&background->plan);
         pthread_mutex_unlock(&cache->lock);
     }
     pthread_mutex_unlock(&cache->beginning);
 }
 
-/* Whether the plan's own kernels are not there yet, and a batch runs without them. */
-static bool runs_interim(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
-                         struct kiln__plan_entry *entry, bool prepares)
+/* What a batch is run by now. */
+static enum kiln__tier find_tier(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+                                 struct kiln__plan_entry *entry, bool prepares)
 {
     const bool joins = entry->plan.options.one_launch == KILN__ONE_LAUNCH_AUTO;
-    if (!joins && (prepares || !atomic_load(&cache->runs_behind)))
-        return false;
-    look_behind(cache, graph, entry);
-    if (joins && prepares && entry->background)
+    const bool without = !prepares && atomic_load(&cache->runs_behind);
+    if (!joins && !without)
+        return KILN__TIER_OWN;
+    look_behind(cache, graph, entry, without);
+    if (prepares && entry->background[KILN__TIER_APART])
         go_on(cache, entry, false);
     pthread_mutex_lock(&cache->lock);
-    bool interim = is_interim(entry, prepares);
+    enum kiln__tier tier = tier_of(entry, prepares);
     pthread_mutex_unlock(&cache->lock);
-    return interim;
+    return tier;
 }
 
-/* Kernels to run by before the plan's own are there. */
-static kiln_status make_interim(struct kiln__plan_cache *cache,
-                                const struct kiln__plan_entry *entry,
-                                const struct kiln__labels *labels, const unsigned *threads,
-                                struct kiln__executable **made, struct kiln__error *error)
+/* An executable of this tier. */
+static kiln_status make_of(struct kiln__plan_cache *cache, const struct kiln__lease *lease,
+                           enum kiln__tier tier, const struct kiln__labels *labels,
+                           const unsigned *threads, struct kiln__executable **made,
+                           struct kiln__error *error)
 {
-    const struct kiln__background *background = entry->background;
-    return kiln__compile_executable(cache->runtime,
-                                    background->apart ? &entry->plan : &background->plan, labels,
-                                    KILN__KERNELS_APART, threads, made, error);
+    const struct kiln__plan_entry *entry = lease->entry;
+    const struct kiln__background *joined = entry->background[KILN__TIER_APART];
+    const struct kiln__plan *plan = tier == KILN__TIER_WITHOUT ? &entry->background[tier]->plan
+                                    : tier == KILN__TIER_OWN && joined && !lease->checked
+                                        ? &joined->plan
+                                        : &entry->plan;
+    return kiln__compile_executable(cache->runtime, plan, labels,
+                                    lease->checked           ? KILN__KERNELS_CHECKED
+                                    : tier == KILN__TIER_OWN ? KILN__KERNELS_JOINED
+                                                             : KILN__KERNELS_APART,
+                                    threads, made, error);
 }
 
-/* The plan's own kernels cannot be built, as it turns out: what ran without them goes on so. Where
- * another plan may do without what failed, nothing is done here. */
+/* Kernels of the lease's tier cannot be built, as it turns out: what ran without them goes on so.
+ * Where another plan may do without what failed, nothing is done here. */
 static kiln_status stay_without(struct kiln__plan_cache *cache, struct kiln__lease *lease,
                                 kiln_status status, struct kiln__error *error)
 {
-    struct kiln__background *background = lease->entry->background;
     struct kiln__error ignored = {0};
-    if (!background || (!background->apart && has_proved(&lease->entry->plan)) ||
-        make_interim(cache, lease->entry, NULL, NULL, &lease->executable, &ignored))
+    enum kiln__tier tier = lease->tier + 1;
+    while (tier < KILN__TIERS &&
+           (!lease->entry->background[tier] ||
+            (tier == KILN__TIER_WITHOUT && has_proved(&lease->entry->plan)) ||
+            make_of(cache, lease, tier, NULL, NULL, &lease->executable, &ignored)))
+        tier++;
+    if (tier == KILN__TIERS)
         return status;
+    struct kiln__background *background = lease->entry->background[tier];
     pthread_mutex_lock(&cache->lock);
     bool first = background->state != KILN__BACKGROUND_STAYS;
     background->state = KILN__BACKGROUND_STAYS;
-    lease->interim = true;
+    lease->tier = tier;
     pthread_mutex_unlock(&cache->lock);
     if (first)
         KILN__LOG(KILN__LOG_WARN, "a batch goes on without kernels of its own: %s", error->text);
@@ -173,7 +191,7 @@ static kiln_status stay_without(struct kiln__plan_cache *cache, struct kiln__lea
  * cleared. It is compiled anew as at first: behind, once that pays. */
 static bool is_lost(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry)
 {
-    struct kiln__background *background = entry->background;
+    struct kiln__background *background = entry->background[KILN__TIER_APART];
     if (!kiln__background_lacks(background, cache->runtime->programs))
         return false;
     pthread_mutex_lock(&cache->lock);
@@ -192,23 +210,21 @@ static kiln_status make_executable(struct kiln__plan_cache *cache, const struct 
 {
     struct kiln__plan_entry *entry = lease->entry;
     struct kiln__error ignored = {0};
-    lease->interim = !lease->checked && runs_interim(cache, graph, entry, threads);
-    const bool joins = !lease->checked && entry->background && entry->background->apart;
-    if (joins && !lease->interim)
-        lease->interim = is_lost(cache, entry);
-    if (lease->interim && entry->background->apart)
-        return make_interim(cache, entry, graph->labels, threads, &lease->executable, error);
-    if (lease->interim &&
-        !make_interim(cache, entry, graph->labels, NULL, &lease->executable, &ignored))
-        return KILN_OK;
-    if (lease->interim)
+    const bool joins = !lease->checked && entry->plan.options.one_launch == KILN__ONE_LAUNCH_AUTO;
+    if (!lease->checked)
+        lease->tier = find_tier(cache, graph, entry, threads);
+    if (lease->tier == KILN__TIER_WITHOUT) {
+        if (!make_of(cache, lease, lease->tier, graph->labels, NULL, &lease->executable, &ignored))
+            return KILN_OK;
         KILN__LOG(KILN__LOG_WARN, "a batch waits for its kernels, since it cannot run without: %s",
                   ignored.text);
-    lease->interim = false;
-    kiln_status status = kiln__compile_executable(
-        cache->runtime, joins ? &entry->background->plan : &entry->plan, graph->labels,
-        lease->checked ? KILN__KERNELS_CHECKED : KILN__KERNELS_JOINED, threads, &lease->executable,
-        error);
+        lease->tier = entry->background[KILN__TIER_APART] ? KILN__TIER_APART : KILN__TIER_OWN;
+    }
+    if (joins && lease->tier == KILN__TIER_OWN && entry->background[KILN__TIER_APART] &&
+        is_lost(cache, entry))
+        lease->tier = KILN__TIER_APART;
+    kiln_status status =
+        make_of(cache, lease, lease->tier, graph->labels, threads, &lease->executable, error);
     return status == KILN_BUILD_FAILED && !lease->checked && !threads
                ? stay_without(cache, lease, status, error)
                : status;
@@ -246,7 +262,7 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
         count_run(cache, lease->entry);
     pthread_mutex_lock(&cache->lock);
     if (lease->entry && !checked)
-        lease->executable = take_idle(lease->entry, threads, &lease->interim);
+        lease->executable = take_idle(lease->entry, threads, &lease->tier);
     pthread_mutex_unlock(&cache->lock);
     if (lease->entry)
         atomic_fetch_add(&cache->runtime->counters.plans_reused, 1);
@@ -259,8 +275,8 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
         status = make_executable(cache, graph, threads, lease, error);
     *again = status == KILN_BUILD_FAILED && lease->entry && do_without_proved(cache, lease->entry);
     if (!status)
-        lease->plan =
-            lease->executable && !lease->interim ? lease->executable->plan : &lease->entry->plan;
+        lease->plan = lease->executable && lease->tier == KILN__TIER_OWN ? lease->executable->plan
+                                                                         : &lease->entry->plan;
     else if (lease->entry)
         kiln__plan_cache_return(cache, lease);
     return status;
@@ -302,19 +318,23 @@ kiln_status kiln__plan_cache_prepare(struct kiln__plan_cache *cache,
 
 bool kiln__plan_cache_has_changed(struct kiln__plan_cache *cache, const struct kiln__lease *lease)
 {
-    if (!lease->interim)
+    if (lease->tier == KILN__TIER_OWN)
         return false;
     count_run(cache, lease->entry);
     pthread_mutex_lock(&cache->lock);
-    bool changed = !is_interim(lease->entry, false);
+    bool changed = tier_of(lease->entry, false) < lease->tier;
     pthread_mutex_unlock(&cache->lock);
     return changed;
 }
 
 static bool is_compiled(const struct kiln__plan_entry *entry)
 {
-    return entry->background && !kiln__background_is_over(entry->background) &&
-           entry->background->state == KILN__BACKGROUND_COMPILES;
+    bool compiles = false;
+    for (enum kiln__tier tier = KILN__TIER_APART; tier < KILN__TIERS; tier++)
+        compiles = compiles ||
+                   (entry->background[tier] && !kiln__background_is_over(entry->background[tier]) &&
+                    entry->background[tier]->state == KILN__BACKGROUND_COMPILES);
+    return compiles;
 }
 
 void kiln__plan_cache_settle(struct kiln__plan_cache *cache)
@@ -337,8 +357,8 @@ void kiln__plan_cache_return(struct kiln__plan_cache *cache, struct kiln__lease 
     if (lease->executable)
         kiln__executable_return(lease->executable);
     pthread_mutex_lock(&cache->lock);
-    struct kiln__idle *idle = lease->interim ? &entry->interim : &entry->idle;
-    bool wanted = !lease->checked && (!lease->interim || is_interim(entry, false));
+    struct kiln__idle *idle = &entry->idle[lease->tier];
+    bool wanted = !lease->checked && tier_of(entry, false) >= lease->tier;
     if (lease->executable && wanted && idle->count < KILN__MOST_IDLE) {
         idle->items[idle->count++] = lease->executable;
         lease->executable = NULL;

@@ -88,8 +88,9 @@ static kiln_status check_options(const char *call, const kiln_context_options *o
         status = check_number(call, "cache", (int)options->cache, KILN_CACHE_OFF,
                               "KILN_CACHE_DEFAULT, _ON, _READ_ONLY, _OFF");
     if (!status)
-        status = check_number(call, "compile", (int)options->compile, KILN_COMPILE_BACKGROUND,
-                              "KILN_COMPILE_DEFAULT, _TOGETHER, _ALONE, _NEVER, _BEHIND");
+        status =
+            check_number(call, "compile", (int)options->compile, KILN_COMPILE_QUICK,
+                         "KILN_COMPILE_DEFAULT, _TOGETHER, _ALONE, _NEVER, _BACKGROUND, _QUICK");
     if (!status)
         status = kiln__precision_check(call, (int)options->precision);
     if (!status && options->matmul && *options->matmul)
@@ -107,7 +108,8 @@ static kiln_status check_variables(const char *call, const kiln_context_options 
     } variables[] = {
         {"KILN_HOST_MEMORY", !options->host_memory, WORDS("shared", "separate", "mapped")},
         {"KILN_CACHE", !options->cache, WORDS("on", "ro", "off")},
-        {"KILN_COMPILE", !options->compile, WORDS("together", "alone", "never", "background")},
+        {"KILN_COMPILE", !options->compile,
+         WORDS("together", "alone", "never", "background", "quick")},
         {"KILN_ONE_LAUNCH", true, WORDS("off", "auto", "on")},
         {"KILN_PRECISION", !options->precision,
          WORDS(kiln__product_word(KILN__PRODUCT_EXACT), kiln__product_word(KILN__PRODUCT_TF32),

@@ -41,8 +41,7 @@ struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, 
     cache->options.no_clblast = /* an imagined device has no programs */
         runtime->programs && kiln__programs_compile_mode(runtime->programs) == KILN_COMPILE_NEVER;
     atomic_init(&cache->runs_behind,
-                runtime->programs &&
-                    kiln__programs_compile_mode(runtime->programs) == KILN_COMPILE_BACKGROUND);
+                runtime->programs && kiln__programs_compile_behind(runtime->programs));
     kiln__plan_cache_use_one_launch(cache, choose_one_launch(runtime));
     pthread_mutex_init(&cache->lock, NULL);
     pthread_mutex_init(&cache->beginning, NULL);
@@ -62,8 +61,8 @@ void kiln__plan_cache_wait_for_kernels(struct kiln__plan_cache *cache)
 
 void kiln__plan_cache_use_one_launch(struct kiln__plan_cache *cache, enum kiln__one_launch use)
 {
-    const bool apart =
-        atomic_load(&cache->runs_behind) || (use == KILN__ONE_LAUNCH_AUTO && cache->runtime->trace);
+    const bool apart = (use == KILN__ONE_LAUNCH_ON && atomic_load(&cache->runs_behind)) ||
+                       (use == KILN__ONE_LAUNCH_AUTO && cache->runtime->trace);
     cache->options.one_launch = apart ? KILN__ONE_LAUNCH_OFF : use;
 }
 
@@ -82,9 +81,10 @@ static void free_idle(struct kiln__idle *idle)
 
 static void free_entry(struct kiln__plan_entry *entry)
 {
-    free_idle(&entry->idle);
-    free_idle(&entry->interim);
-    kiln__background_free(entry->background);
+    for (enum kiln__tier tier = KILN__TIER_OWN; tier < KILN__TIERS; tier++) {
+        free_idle(&entry->idle[tier]);
+        kiln__background_free(entry->background[tier]);
+    }
     kiln__plan_free(&entry->plan);
     kiln__text_free(&entry->key);
     free(entry);

@@ -25,8 +25,9 @@ void kiln__plan_cache_use_self_tester(struct kiln__plan_cache *cache,
 void kiln__plan_cache_wait_for_kernels(struct kiln__plan_cache *cache);
 
 /* Whether plans from now on have runs of short launches joined to one each, where the device can;
- * $KILN_ONE_LAUNCH says what is first. Behind a generic kernel launches stay what they are, and
- * where spans are kept, which say what each took, unless they are always joined. */
+ * $KILN_ONE_LAUNCH says what is first. Launches that would always be joined stay apart where
+ * kernels are compiled behind batches, and others where spans are kept, which say what each took.
+ */
 void kiln__plan_cache_use_one_launch(struct kiln__plan_cache *cache, enum kiln__one_launch use);
 
 /* Before its first plan: all groups that the generic kernel can compute are computed by it. */

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "plan/plan.h"
+#include "record/batch.h"
 #include "util/text.h"
 
 /* Beyond this many, or so many bytes, plans that nobody has go. */
@@ -24,11 +25,10 @@ struct kiln__plan_entry {
     struct kiln__text key; /* the graph, as bytes; of those that are not found any more: empty */
     struct kiln__plan plan;
     size_t bytes; /* that plan and key take; may change while it is borrowed */
-    struct kiln__idle idle;
-    /* What it runs by before its kernels are compiled; NULL: nothing, or nobody has looked. */
-    struct kiln__background *background;
+    struct kiln__idle idle[KILN__TIERS];
+    /* What it runs by before its own; NULL: it has no such, or nobody has looked. */
+    struct kiln__background *background[KILN__TIERS];
     bool looked;
-    struct kiln__idle interim; /* of that */
     /* The table's own: */
     unsigned leases;
     struct kiln__plan_entry *next;            /* in its bucket, or among those to be freed */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from types import SimpleNamespace
 from typing import Any, Optional
@@ -16,7 +17,8 @@ from ._types import BY_VALUE, DType, Type, as_dtype
 _WORDS = {
     'cache': {None: 0, 'on': 1, 'ro': 2, 'off': 3},
     'host_memory': {None: 0, 'shared': 1, 'separate': 2},
-    'compile': {None: 0, 'together': 1, 'alone': 2, 'never': 3, 'background': 4},
+    'compile': {None: 0, 'together': 1, 'alone': 2, 'never': 3, 'background': 4,
+                'quick': 5},
     'precision': {None: 0, 'exact': 1, 'tf32': 2, 'f32x3': 3, 'bf16': 4, 'f16': 5},
 }
 
@@ -77,9 +79,15 @@ class Context:
 
     `device` is a number, a type ("gpu", "cpu", "accelerator") or a part of a name; None: what
     $KILN_DEVICE says, else the best one. The other options are those of kiln_context_options:
-    `cache` is "on", "ro" or "off", `host_memory` "shared" or "separate", `compile` "together",
-    "alone", "never" or "background", `precision` (of products of f32) "exact", "tf32", "f32x3",
-    "bf16" or "f16", `validate` and `check_values` shares of the runs that are looked at.
+    `cache` is "on", "ro" or "off", `host_memory` "shared" or "separate", `precision` (of products
+    of f32) "exact", "tf32", "f32x3", "bf16" or "f16", `validate` and `check_values` shares of the
+    runs that are looked at.
+
+    `compile` is "together", "alone", "never", "background" or "quick"; None: what $KILN_COMPILE
+    says, else "quick". That is: where the driver can (PoCL), what lacks three kernels or more, as
+    the first call of a kiln.function(), runs by kernels that are not optimised, while other
+    processes compile its own; the first call after that has these. Results have the same bits, and
+    with KILN_LOG=info a line says so. "together" waits for the kernels, as other devices do.
 
     Any thread may use it. In a child of fork() that was started after it was made, every call says
     FORKED: make contexts in the child, or start processes by "spawn" (multiprocessing).
@@ -101,6 +109,8 @@ class Context:
         options.validate = validate
         options.check_values = check_values
         options.memory_limit = memory_limit
+        if compile is None and not os.environ.get('KILN_COMPILE'):
+            compile = 'quick'
         for field, word in (('cache', cache), ('host_memory', host_memory), ('compile', compile),
                             ('precision', precision)):
             setattr(options, field, option_word(field, word))
@@ -216,4 +226,4 @@ def set_default_context(context: Optional[Context]) -> None:
 
 
 assert CONSTANTS['KILN_PRECISION_F16'] == _WORDS['precision']['f16']
-assert CONSTANTS['KILN_COMPILE_BACKGROUND'] == _WORDS['compile']['background']
+assert CONSTANTS['KILN_COMPILE_QUICK'] == _WORDS['compile']['quick']

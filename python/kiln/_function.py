@@ -253,6 +253,9 @@ def function(function: Optional[Callable[..., Any]] = None, *,
 
     `precision` of its products is as kiln.Batch takes it.
 
+    The first call does not wait for optimised kernels where the driver can compile without (PoCL):
+    see `compile` of kiln.Context, which also switches that off.
+
     The function's own lines run when it is recorded: what it prints is printed once, and no value
     can be asked for. It may write buffers and step optimisers; each call does that.
     The results are tensors that are computed already. Threads may call it at once: each gets a

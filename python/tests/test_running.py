@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches, buffers, functions, gradients, optimisers; errors; what is copied; threads."""
+import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -28,6 +31,31 @@ class Running(unittest.TestCase):
             kiln.Context('nonesuch')
         with self.assertRaisesRegex(ValueError, "'on'"):
             kiln.Context(cache='sometimes')
+
+    def test_first_call(self):
+        """a function's first call runs by quick kernels where the driver has such, with the same
+        result, and a line says so, unless another way is asked for"""
+        text = """
+import kiln, numpy as np
+x = np.linspace(-1, 1, 6 * 7, dtype=np.float32).reshape(6, 7)
+@kiln.function
+def f(x):
+    y = kiln.tanh(x @ np.ones((7, 5), np.float32))
+    return y.sum(0), kiln.softmax(y, 1), kiln.sort(x)
+print([part.numpy().tobytes().hex() for part in f(x)])
+"""
+        said = {}
+        for way in ('', 'together'):
+            with tempfile.TemporaryDirectory() as folder:
+                done = subprocess.run(
+                    [sys.executable, '-c', text], capture_output=True, text=True, timeout=600,
+                    env={**os.environ, 'KILN_COMPILE': way, 'KILN_LOG': 'info', 'KILN_CACHE': 'on',
+                         'KILN_CACHE_DIR': os.path.join(folder, 'kiln'), 'KILN_CACHE_WAIT': '1'})
+                self.assertEqual(done.returncode, 0, done.stderr)
+                said[way] = (done.stdout, 'by ones that are not optimised' in done.stderr)
+        quick = kiln.default_context().device.platform == 'Portable Computing Language'
+        self.assertEqual(said[''], (said['together'][0], quick))
+        self.assertFalse(said['together'][1])
 
     def test_names(self):
         """names stand in errors and in explanations, wherever a tensor is recorded again"""

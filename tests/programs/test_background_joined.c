@@ -171,11 +171,11 @@ Test(joined_behind, nothing_is_joined_before_the_second_run, .timeout = 300)
     cr_assert(entry->background != NULL);
     const size_t bytes = entry->bytes;
     cr_expect_eq(entry->plan.joined.count, 0u);
-    cr_expect_eq(entry->background->plan.launches.count, 0u);
+    cr_expect_eq(entry->background[KILN__TIER_APART]->plan.launches.count, 0u);
     run_work(work);
     cr_expect_eq(work->batch->lease.entry, entry);
     cr_expect_eq(entry->plan.joined.count, 0u);
-    cr_expect_eq(entry->background->plan.joined.count, 1u);
+    cr_expect_eq(entry->background[KILN__TIER_APART]->plan.joined.count, 1u);
     cr_expect_gt(entry->bytes, bytes);
     end_work(work);
     close_context(context);
@@ -230,7 +230,7 @@ Test(joined_behind, without_a_cache_nothing_is_joined, .timeout = 300)
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
     run_often(work, 100);
-    cr_expect_null(work->batch->lease.entry->background);
+    cr_expect_null(work->batch->lease.entry->background[KILN__TIER_APART]);
     end_work(work);
     close_context(context);
 }
@@ -250,7 +250,8 @@ Test(joined_behind, what_is_gone_from_the_cache_is_compiled_behind_again, .timeo
     run_work(work);
     const size_t apart = work->launches;
     const uint64_t compiled = stats_of(context).kernels_compiled;
-    const struct kiln__background *background = work->batch->lease.entry->background;
+    const struct kiln__background *background =
+        work->batch->lease.entry->background[KILN__TIER_APART];
     expect_ok(kiln_context_sync_cache(context));
     const size_t entries = count_entries();
     while (background->state == KILN__BACKGROUND_WAITS)
