@@ -258,6 +258,52 @@ Test(recurrent_kernel, takes_few_launches)
     check_close();
 }
 
+static kiln_tensor weights(kiln_batch *b, size_t rank, const size_t *dims, unsigned seed,
+                           kiln_buffer **buffer)
+{
+    static float data[320 * 80];
+    size_t count = 1;
+    for (size_t d = 0; d < rank; d++)
+        count *= dims[d];
+    for (size_t i = 0; i < count; i++)
+        data[i] = number(i, seed);
+    expect_ok(kiln_buffer_create(check_context(), KILN_F32, rank, dims, buffer));
+    expect_ok(kiln_buffer_write(*buffer, 0, data, count * sizeof *data));
+    return kiln_import(b, *buffer);
+}
+
+static uint64_t launches(void)
+{
+    kiln_context_stats stats;
+    expect_ok(kiln_context_get_stats(check_context(), &stats));
+    return stats.launches;
+}
+
+/* Weights in buffers are brought into the kernel's form no more once that is kept: later runs take
+ * a product and it. */
+Test(recurrent_kernel, keeps_its_weights)
+{
+    kiln_buffer *buffers[2];
+    kiln_batch *b = check_begin();
+    kiln_recurrent layer = KILN_RECURRENT_INIT;
+    kiln_tensor last;
+    layer.x = filled(b, DIMS(5, 2, 8), 1);
+    layer.w = weights(b, DIMS(1, 320, 8), 2, &buffers[0]);
+    layer.r = weights(b, DIMS(1, 320, 80), 3, &buffers[1]);
+    float *y = read_of(b, kiln_lstm(b, &layer, &last, NULL));
+    for (unsigned run = 0; run < 2; run++) /* the second one keeps them */
+        cr_assert(!kiln_batch_execute(b), "%s", kiln_batch_error(b));
+    const uint64_t first = launches();
+    cr_assert(!kiln_batch_execute(b), "%s", kiln_batch_error(b));
+    if (has_kernel(b))
+        cr_expect_leq(launches() - first, 2u, "%zu", (size_t)(launches() - first));
+    check_end(b);
+    free(y);
+    kiln_buffer_release(buffers[0]);
+    kiln_buffer_release(buffers[1]);
+    check_close();
+}
+
 /* ---- alone and in company ---- */
 
 #define MANY 11
