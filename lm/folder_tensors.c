@@ -111,7 +111,8 @@ static kiln_status list_file(struct kiln__lm_folder *folder, const char *file)
     struct kiln__lm_folder_file *grown =
         realloc(folder->files, (folder->n_files + 1) * sizeof *grown);
     struct kiln__lm_folder_file listed = {.path = kiln__lm_folder_path(folder, file)};
-    folder->files = grown ? grown : folder->files;
+    if (grown)
+        folder->files = grown;
     if (!grown || !listed.path) {
         free(listed.path);
         return kiln__lm_no_memory("kiln_lm_load");

@@ -28,7 +28,7 @@ static void say(const struct run_progress *progress, const struct timespec *now)
                            (double)(now->tv_nsec - progress->start.tv_nsec) * 1e-9;
     if (!kiln_context_get_stats(progress->context, &stats))
         fprintf(stderr, "\r\033[Kkiln run: %llu of at most %llu kernels are there, %.1f s",
-                (unsigned long long)(stats.kernels_compiled + stats.kernels_from_disk),
+                (unsigned long long)stats.kernels_compiled + stats.kernels_from_disk,
                 progress->most, seconds);
 }
 

@@ -155,11 +155,13 @@ void kiln__layer_host(const kiln_array *inputs, const kiln_array *outputs, const
     host.sequences = outputs[0].dims[2];
     host.width = outputs[0].dims[3];
     double *memory = calloc(4 * host.width + 1, sizeof *memory);
+    if (!memory)
+        return;
     host.h = memory;
     host.c = memory + host.width;
     host.reset = memory + 2 * host.width;
     host.next = memory + 3 * host.width;
-    for (host.d = 0; host.d < host.directions && memory; host.d++)
+    for (host.d = 0; host.d < host.directions; host.d++)
         for (host.b = 0; host.b < host.sequences; host.b++)
             take_sequence(&host);
     free(memory);
