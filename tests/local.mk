@@ -445,6 +445,8 @@ script_tests = \
 	tests/tools/test_completion.sh \
 	tests/tools/test_generate_tool.sh \
 	tests/mpi/test_mpi.sh \
+	tests/python/test_arrays.sh \
+	tests/python/test_loops.sh \
 	tests/python/test_nn.sh \
 	tests/python/test_python.sh \
 	tests/pages/test_release.sh \

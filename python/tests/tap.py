@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the tests of this folder but for those of kiln.nn (tests/python/test_nn.sh), or of the modules that are
+"""Run the tests of this folder but for those that have a program of their own, or of the modules that are
 named, and speak TAP."""
 import glob
 import os
 import sys
 import unittest
+
+# Modules of tests/python/test_arrays.sh, test_loops.sh and test_nn.sh begin so.
+APART = ('test_array_api', 'test_integers', 'test_tensors', 'test_loop', 'test_kernel', 'test_nn')
 
 
 class Tap(unittest.TestResult):
@@ -53,7 +56,7 @@ def main():
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, folder)
     names = sys.argv[1:] or [os.path.basename(path)[:-3] for path in sorted(glob.glob(f'{folder}/test_*.py'))
-                             if not os.path.basename(path).startswith('test_nn')]
+                             if not os.path.basename(path).startswith(APART)]
     suite = unittest.TestLoader().loadTestsFromNames(names)
     result = Tap()
     suite.run(result)
