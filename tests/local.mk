@@ -446,8 +446,6 @@ script_tests = \
 	tests/tools/test_generate_tool.sh \
 	tests/mpi/test_mpi.sh \
 	tests/python/test_arrays.sh \
-	tests/python/test_loops.sh \
-	tests/python/test_nn.sh \
 	tests/python/test_python.sh \
 	tests/pages/test_release.sh \
 	tests/tools/test_run_tool.sh \
@@ -483,14 +481,20 @@ long_campaigns = \
 long_script_tests = \
 	tests/tools/test_tune_tool.sh \
 	tests/python/test_interrupts.sh \
+	tests/python/test_loops.sh \
+	tests/python/test_nn.sh \
 	tests/pages/test_examples.sh
 # Those of `make check` in which some tests' names begin with slow_, and wait for `make check-long`.
 partly_long_tests = \
+	tests/debug/test_validate \
 	tests/executor/test_executor_invariant \
+	tests/executor/test_parallel \
 	tests/fuse/test_groups \
 	tests/lower/test_attention \
+	tests/lower/test_attention_lengths \
 	tests/lower/test_matmul \
 	tests/memory/test_rematerialise \
+	tests/nn/test_convolution \
 	tests/nn/test_normalization \
 	tests/ops/test_blocks \
 	tests/ops/test_cumsum \
@@ -498,9 +502,13 @@ partly_long_tests = \
 	tests/ops/test_ops_insert_slice \
 	tests/ops/test_ops_movement \
 	tests/ops/test_ops_reduce \
+	tests/ops/test_ops_reduce_fused \
 	tests/ops/test_ops_scatter \
 	tests/ops/test_ops_shapes \
 	tests/ops/test_ops_update_slice \
+	tests/ops/test_sort_long \
+	tests/record/test_loop \
+	tests/record/test_replay \
 	tests/rewrite/test_narrow \
 	tests/train/test_loss \
 	tests/tune/test_tune

@@ -7,12 +7,13 @@ SUB_BUILD = srcdir='$(srcdir)' MAKE='$(MAKE)' KILN_TEST_STORE='$(abs_builddir)/t
 
 # What `make check` leaves out, in the same build tree.
 check-long:
-	+$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(long_tests)' check_PROGRAMS='$(long_programs)'
+	+KILN_TEST_PART= $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(long_tests)' check_PROGRAMS='$(long_programs)'
 	+KILN_TEST_PART=long $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(partly_long_tests)' check_PROGRAMS='$(partly_long_tests)'
 	+POCL_EXTRA_BUILD_FLAGS= $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(model_tests)' check_PROGRAMS='$(model_tests)'
 
 # What tests/run-test has compiled in a hurry for `make check`: some of it as users have it.
-model_tests = tests/executor/test_executor $(onnx_model_tests) $(lm_model_tests)
+model_tests = tests/executor/test_executor tests/ops/test_ops tests/ops/test_ops_reduce \
+	$(onnx_model_tests) $(lm_model_tests)
 if ONNX
 onnx_model_tests = tests/onnx/test_model
 endif

@@ -468,7 +468,7 @@ static void record_others(kiln_batch *batch, kiln_buffer *buffer)
 }
 
 /* Every kind of operation, as a program: it compiles, without a warning, and computes the same. */
-Test(reproduce, prints_programs_that_run)
+Test(reproduce, slow_prints_programs_that_run)
 {
     char source[512], program[512], said[200];
     const char *folder = getenv("TMPDIR");

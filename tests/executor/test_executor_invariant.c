@@ -181,7 +181,7 @@ Test(executor_alike, slow_rows_of_attention)
     expect_alike(&(const struct network){{KILN_F32, 2, {4, 128}, 0, 0}, 128, attend});
 }
 
-Test(executor_alike, rows_that_are_queries)
+Test(executor_alike, slow_rows_that_are_queries)
 {
     expect_alike(&(const struct network){{KILN_F32, 1, {32}, 0, 0}, 64, look_up});
 }

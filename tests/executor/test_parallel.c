@@ -306,7 +306,7 @@ Test(parallel, and_executors_use_several_devices_of_one_driver)
     serve_on(open_device(first.text), open_device(second.text));
 }
 
-Test(parallel, and_executors_use_two_drivers)
+Test(parallel, slow_and_executors_use_two_drivers)
 {
     setenv("RUSTICL_ENABLE", "llvmpipe", 1);
     struct number pocl = find("Portable Computing Language", 0), mesa = find("llvmpipe", 0);

@@ -117,7 +117,7 @@ Test(groups, of_every_triple_of_kinds_are_right_for_a_cpu, .timeout = 600)
 {
     try_kinds(imagined_cpu());
 }
-Test(groups, of_every_triple_of_kinds_are_right_for_a_gpu, .timeout = 600)
+Test(groups, slow_of_every_triple_of_kinds_are_right_for_a_gpu, .timeout = 600)
 {
     try_kinds(imagined_gpu());
 }

@@ -188,7 +188,7 @@ Test(attention, empty)
     check_close();
 }
 
-Test(attention, masks)
+Test(attention, slow_masks)
 {
     static const size_t sizes[][4] = {
         {1, 5, 4, 4}, {17, 33, 16, 16}, {65, 130, 16, 20}, {40, 70, 64, 64}};
@@ -476,7 +476,7 @@ static void expect_hidden(enum masks kind, int causal)
     check_end(b);
 }
 
-Test(attention, gradients_beside_hidden_keys)
+Test(attention, slow_gradients_beside_hidden_keys)
 {
     expect_hidden(SEEN, 0);
     expect_hidden(ADDED, 0);

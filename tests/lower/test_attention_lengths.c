@@ -117,7 +117,7 @@ Test(attention_lengths, keys_in_parts)
     check_close();
 }
 
-Test(attention_lengths, masks)
+Test(attention_lengths, slow_masks)
 {
     for (int mask = 1; mask < 4; mask++)
         for (int causal = 0; causal < 2; causal++) {
@@ -294,7 +294,7 @@ Test(attention_lengths, gradients)
 }
 
 /* By keys beyond the length they are 0, whatever lies there. */
-Test(attention_lengths, gradients_beside_keys_beyond)
+Test(attention_lengths, slow_gradients_beside_keys_beyond)
 {
     const int32_t length = 4;
     kiln_batch *b = check_begin();

@@ -389,7 +389,7 @@ static void everything_with(const char *name, bool of_cpus)
 
 /* Optimised is what the heuristic takes; the other kernels are so in test_matmul_epilogue and
  * test_matmul_operands. */
-Test(matmul, chosen_by_the_heuristic)
+Test(matmul, slow_chosen_by_the_heuristic)
 {
     everything_with("", false);
 }
@@ -468,7 +468,7 @@ Test(matmul, clblast, .init = check_cheaply)
 
 /* ---- dot ---- */
 
-Test(matmul, dots_of_every_type)
+Test(matmul, slow_dots_of_every_type)
 {
     static const size_t sizes[] = {0, 1, 15, 64, 1009, 100003};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {

@@ -165,7 +165,7 @@ static kiln_tensor smooth(kiln_batch *batch, kiln_tensor x, kiln_tensor w, unsig
     return kiln_tanh(batch, kiln_matmul(batch, x, w));
 }
 
-Test(again, trains_with_smooth_functions, .init = check_cheaply)
+Test(again, slow_trains_with_smooth_functions, .init = check_cheaply)
 {
     compare("smooth", smooth, 0.25);
 }

@@ -233,7 +233,7 @@ static void expect_pools(const struct layer *l)
     free(x);
 }
 
-Test(convolution, pools_of_every_shape)
+Test(convolution, slow_pools_of_every_shape)
 {
     for (size_t i = 0; i < 8; i++)
         expect_pools(&layers[i]);
@@ -374,7 +374,7 @@ static void expect_all_by_tiles(const struct layer *l, bool by_image)
 
 /* In fours that are aligned, in fours that are not, and one by one; along the windows and across.
  */
-Test(convolution, by_tiles_of_patches)
+Test(convolution, slow_by_tiles_of_patches)
 {
     static const struct layer shapes[] = {
         {{2, 9, 9, 8}, 3, 3, 8, {0, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 1}},

@@ -469,7 +469,7 @@ Test(normalization, rows_do_not_depend_on_each_other)
 }
 
 /* The same of columns, of which there are two at least. */
-Test(normalization, columns_do_not_depend_on_each_other)
+Test(normalization, slow_columns_do_not_depend_on_each_other)
 {
     enum { MANY = 37, FEW = 2 };
     static const size_t lengths[] = {5, 300, 4096, 4099};
@@ -501,7 +501,7 @@ Test(normalization, columns_do_not_depend_on_each_other)
 }
 
 /* Read as a transpose, a slice and a broadcast say. */
-Test(normalization, of_views)
+Test(normalization, slow_of_views)
 {
     kiln_batch *b = check_begin();
     kiln_tensor x = check_input(b, KILN_F32, DIMS(40, 70), CHECK_PLAIN);

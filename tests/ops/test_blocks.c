@@ -400,7 +400,7 @@ Test(blocks, slow_products_of_a_line_are_the_same_in_company)
 }
 
 /* Lines that are no neighbours along the sum, matrices apart, and what follows. */
-Test(blocks, products_of_all_forms_in_company)
+Test(blocks, slow_products_of_all_forms_in_company)
 {
     check_cheaply();
     for (size_t i = 0; i < sizeof company / sizeof *company; i++) {
@@ -490,7 +490,7 @@ Test(blocks, operations)
 
 /* Bytes that go in come out, through an upload, a buffer and a batch. */
 /* Where uploads lie in the arena, one behind the other. */
-Test(blocks, memory_of_the_device)
+Test(blocks, slow_memory_of_the_device)
 {
     setenv("KILN_HOST_MEMORY", "separate", 1);
     check_cheaply();

@@ -85,7 +85,7 @@ Test(cumsum, lengths)
 }
 
 /* What it reads is computed, turned or repeated; what follows uses it. */
-Test(cumsum, among_other_operations)
+Test(cumsum, slow_among_other_operations)
 {
     kiln_batch *b = check_begin();
     kiln_tensor x = check_input(b, KILN_F32, DIMS(40, 33), CHECK_PLAIN);

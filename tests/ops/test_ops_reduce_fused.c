@@ -85,7 +85,7 @@ static void columns(const struct graph *g)
     check_read(b, kiln_relu(b, biased));
     check_read(b, kiln_sub(b, g->x, kiln_mean(b, g->x, FIRST, 1)));
 }
-Test(ops_reduce_fused, columns)
+Test(ops_reduce_fused, slow_columns)
 {
     each_shape(columns);
 }
@@ -241,7 +241,7 @@ Test(ops_reduce_fused, rows_of_other_types)
 }
 
 /* Values of other types on the way in: u8 pixels to f32, f32 to i32. */
-Test(ops_reduce_fused, of_casts)
+Test(ops_reduce_fused, slow_of_casts)
 {
     for (size_t i = 0; i < SHAPES; i++) {
         kiln_batch *b = check_begin();

@@ -28,7 +28,7 @@ Test(sort_long, as_the_reference)
 }
 
 /* The first few: of lines that are put in order whole, narrowed down, and cut into parts. */
-Test(sort_long, few)
+Test(sort_long, slow_few)
 {
     static const struct {
         kiln_type type;

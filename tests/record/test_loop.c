@@ -183,7 +183,7 @@ Test(loop, until)
 }
 
 /* A condition of one element, of a higher rank than a state, leaves its shape as it is. */
-Test(loop, until_of_any_rank)
+Test(loop, slow_until_of_any_rank)
 {
     static const float x[6] = {0};
     const size_t dims[] = {2, 3};

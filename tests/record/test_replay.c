@@ -181,7 +181,7 @@ Test(replay, is_what_steps_one_by_one_are)
     check_close();
 }
 
-Test(replay, of_edge_shapes)
+Test(replay, slow_of_edge_shapes)
 {
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         check_alike(kinds[k].made, 0, 3, kinds[k].name);
