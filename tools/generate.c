@@ -48,7 +48,8 @@ static bool append(struct generated *generated, const char *bytes, size_t count)
         generated->text = grown;
         generated->capacity = capacity;
     }
-    memcpy(generated->text + generated->text_bytes, bytes, count);
+    if (count) /* control tokens have no text */
+        memcpy(generated->text + generated->text_bytes, bytes, count);
     generated->text_bytes += count;
     return true;
 }
