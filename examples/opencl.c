@@ -16,7 +16,7 @@ static const char text[] =
     "    y[get_global_id(0)] += x[get_global_id(0)];\n"
     "}\n";
 
-static void stop(const char *what)
+static _Noreturn void stop(const char *what)
 {
     fprintf(stderr, "opencl: %s: %s\n", what, kiln_last_error());
     exit(1);
