@@ -6,8 +6,9 @@
 
 by a Python that has xllamacpp. Each side is a process that is stopped unless it is timed, so that
 nobody's threads spin beside another's; they take turns, round by round. kiln is asked over HTTP, the
-peer by calls within its process. Both first answer a question greedily, and have to begin alike. The
-table shows medians over the rounds, and kiln's rate over the peer's. Exit status: 0; 1 where the
+peer by calls within its process. A caller whose answer ends early asks on until it has as many tokens
+as the others, so that all go on to the end. Both first answer a question greedily, and have to begin
+alike. The table shows medians over the rounds, and kiln's rate over the peer's. Exit status: 0; 1 where the
 answers differ; 2 where a side does not run."""
 
 import argparse
@@ -44,6 +45,24 @@ def rate(row, answers, seconds):
     return sum(answer["usage"][kind] for answer in answers) / seconds
 
 
+def ask_on(one, request):
+    """A caller's answers: as many as make `max_tokens` tokens, each to a prompt of its own."""
+    answers, left = [], request["max_tokens"]
+    while left > 0:
+        prompt = request["prompt"]
+        if isinstance(prompt, str) and answers:
+            prompt = f"Part {len(answers)}. {prompt}"
+        answers.append(one(request | {"prompt": prompt, "max_tokens": left}))
+        left -= max(1, answers[-1]["usage"]["completion_tokens"])
+    return answers
+
+
+def ask_all(one, requests):
+    """All callers at once."""
+    with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+        return sum(pool.map(lambda request: ask_on(one, request), requests), [])
+
+
 class Side:
     def __init__(self, command, environment):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -78,8 +97,7 @@ class Kiln(Side):
             return json.loads(answer.read())
 
     def ask(self, requests):
-        with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
-            return list(pool.map(self.one, requests))
+        return ask_all(self.one, requests)
 
 
 class Peer(Side):
@@ -107,9 +125,7 @@ def serve_peer(model, threads):
         return json.loads(answer) if isinstance(answer, str) else answer
     print("ready", file=answers_to, flush=True)
     for line in sys.stdin:
-        requests = json.loads(line)
-        with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
-            print(json.dumps(list(pool.map(one, requests))), file=answers_to, flush=True)
+        print(json.dumps(ask_all(one, json.loads(line))), file=answers_to, flush=True)
 
 
 def compare_answers(sides):

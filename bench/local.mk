@@ -75,7 +75,10 @@ bench_devices_CFLAGS = $(bench_cflags)
 bench_devices_LDADD = libkiln.la $(OPENCL_LIBS) -lm
 if MPI
 EXTRA_PROGRAMS += bench/scale
-bench_scale_SOURCES = bench/scale.c
+bench_scale_SOURCES = \
+	bench/scale.c \
+	bench/scale_link.c \
+	bench/scale_link.h
 bench_scale_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
 bench_scale_CFLAGS = $(bench_cflags)
 bench_scale_LDADD = libkiln-mpi.la libkiln.la $(MPI_LIBS) -lm

@@ -14,9 +14,9 @@
  * defines, for 8 lanes, kiln_q4_0_load8(x, at), elements from number `at` of the memory x on,
  * kiln_q4_0_inside8(block, i), elements from i on, a multiple of 8, of a block, and
  * kiln_q4_0_whole8(block, i), their integers; one lane puts nothing behind the names. Of all 16
- * elements from i on, a multiple of 16, kiln_q4_0_scale(block, i) and kiln_q4_0_low(block, i) are the
- * scale and what is added. Integer arithmetic but for exact conversions, a product and a sum. After
- * a type idx.
+ * elements from i on, a multiple of 16, kiln_q4_0_scale(block, i) and kiln_q4_0_low(block, i) are
+ * the scale and what is added. Integer arithmetic but for exact conversions, a product and a sum.
+ * After a type idx.
  *
  * For kernels that take block after block kiln_q4_0_made8(block, i, ready) is what
  * kiln_q4_0_inside8(block, i) is, and `ready`, a struct kiln_q4_0_scales8, is
@@ -37,7 +37,7 @@ typedef int idx;
 #define PASTE(a, b) PASTE_(a, b)
 #if BLOCK_LANES == 1
 #define WIDE(word) word
-#define BYTES(from) ((uint)*(from))
+#define BYTES(from) ((uint)(from)[0])
 #define NUMBERS 0
 #else
 #define WIDE(word) PASTE(word, BLOCK_LANES)
@@ -81,8 +81,9 @@ static inline uint kiln_block_word(global const uchar *from)
 /* Of 12 bytes the scale, or, 4 bytes on, the minimum of part j of 8, 6 bits each. */
 static inline float kiln_block_sixth(global const uchar *from, const int j, const int minimum)
 {
-    const uint bits = j < 4 ? from[j + 4 * minimum] & 63
-                            : (from[j + 4] >> 4 * minimum & 15) | (from[j - 4 + 4 * minimum] >> 6) << 4;
+    const int first = 4 * minimum;
+    const uint bits = j < 4 ? from[j + first] & 63
+                            : (from[j + 4] >> first & 15) | (from[j - 4 + first] >> 6) << 4;
     return (float)bits;
 }
 #endif
@@ -93,10 +94,10 @@ static inline F NAME(_whole)(global const uchar *block, const int i)
     return TO_F(AS_I(BYTES(block + 2 + i) ^ 128) - 128);
 }
 #elif defined BLOCK_q4_0
-#define FOURS(block, i) (BYTES((block) + 2 + ((i) & 15)) >> ((i) >> 4) * 4)
+#define FOURS(block, i) (BYTES((block) + 2 + (15 & (i))) >> ((i) >> 4) * 4)
 #define FOURS_LEAST -8
 #elif defined BLOCK_q4_z
-#define FOURS(block, i) (BYTES((block) + 8 + ((i) & 15)) >> ((i) >> 4) * 4)
+#define FOURS(block, i) (BYTES((block) + 8 + (15 & (i))) >> ((i) >> 4) * 4)
 #define FOURS_LEAST (-as_float(kiln_block_word(block + 4)))
 #elif defined BLOCK_q8_z
 static inline F NAME(_whole)(global const uchar *block, const int i)
@@ -104,7 +105,7 @@ static inline F NAME(_whole)(global const uchar *block, const int i)
     return TO_F(BYTES(block + 8 + i)) - as_float(kiln_block_word(block + 4));
 }
 #elif defined BLOCK_q4_1
-#define FOURS(block, i) (BYTES((block) + 4 + ((i) & 15)) >> ((i) >> 4) * 4)
+#define FOURS(block, i) (BYTES((block) + 4 + (15 & (i))) >> ((i) >> 4) * 4)
 #define FOURS_LEAST 0
 #elif defined BLOCK_q5_0
 static inline F NAME(_whole)(global const uchar *block, const int i)
@@ -119,13 +120,14 @@ static inline F NAME(_whole)(global const uchar *block, const int i)
     return TO_F(AS_I((BYTES(block + 8 + (i & 15)) >> (i >> 4) * 4 & 15) | fifth));
 }
 #elif defined BLOCK_q4_k
-#define FOURS(block, i) (BYTES((block) + 16 + ((i) >> 6) * 32 + ((i) & 31)) >> ((i) >> 5 & 1) * 4)
+#define FOURS(block, i) (BYTES((block) + 16 + ((i) >> 6) * 32 + (31 & (i))) >> ((i) >> 5 & 1) * 4)
 #define FOURS_LEAST 0
 #elif defined BLOCK_q5_k
 static inline F NAME(_whole)(global const uchar *block, const int i)
 {
     const U fifth = (BYTES(block + 16 + (i & 31)) >> (i >> 5) & 1) << 4;
-    return TO_F(AS_I((BYTES(block + 48 + (i >> 6) * 32 + (i & 31)) >> (i >> 5 & 1) * 4 & 15) | fifth));
+    return TO_F(
+        AS_I((BYTES(block + 48 + (i >> 6) * 32 + (i & 31)) >> (i >> 5 & 1) * 4 & 15) | fifth));
 }
 #elif defined BLOCK_q6_k
 static inline F NAME(_whole)(global const uchar *block, const int i)
@@ -212,15 +214,20 @@ struct SCALES {
 static inline struct SCALES NAME(_apart)(global const uchar *block, const int i)
 {
     struct SCALES apart = {0};
-#if BLOCK_LANES == 16 && defined __AVX512F__ && !defined BLOCK_q4_k && !defined BLOCK_q5_k &&       \
+#if BLOCK_LANES == 16 && defined __AVX512F__ && !defined BLOCK_q4_k && !defined BLOCK_q5_k &&      \
     !defined BLOCK_q6_k && !defined BLOCK_q4_z && !defined BLOCK_q8_z
-    /* All lanes at once from memory, scales in even ones. */
+    /* All lanes at once from memory, of two numbers scales in even ones. Not a byte more: what is
+     * loaded twice the compiler would put together from parts. */
+#if BLOCK_LOW
     typedef uint __attribute__((aligned(1))) word;
     const float16 pairs = __builtin_ia32_vcvtph2ps512_mask(
         as_short16((uint8)(*(global const word *)block)), (float16)(0.0f), -1, 4);
     apart.scale = pairs.s0022446688aaccee;
-#if BLOCK_LOW
     apart.low = pairs.s1133557799bbddff;
+#else
+    typedef short __attribute__((aligned(1))) half_word;
+    apart.scale = __builtin_ia32_vcvtph2ps512_mask((short16)(*(global const half_word *)block),
+                                                   (float16)(0.0f), -1, 4);
 #endif
 #else
     apart.scale = (F)(PASTE(PASTE(kiln_, BLOCK), _scale)(block, i));

@@ -98,6 +98,15 @@ static inline F FN(pow)(F x, F y)
 #endif
 #undef NATIVE
 
+/* A quotient that keeps its last place. NVIDIA's compiler divides by a multiplication that it may
+ * join with a sum behind it, or not, by what else the kernel holds; a product of ours it may not,
+ * here with a 1 that no compiler knows. */
+#ifdef KILN_NATIVE_MATH
+#define QUOTIENT(a, b) ((a) / (b) * as_float(0x3f800000 + (int)get_global_offset(0)))
+#else
+#define QUOTIENT(a, b) ((a) / (b))
+#endif
+
 #ifdef KILN_NO_FMA
 #define FMA(a, b, c) ((a) * (b) + (c))
 #else
@@ -242,7 +251,7 @@ static inline F FN(tanh)(F x)
 static inline F FN(sigmoid)(F x)
 {
     F e = FN(exp)(-fabs(x));
-    return (x < 0.0f ? e : C(1.0f)) / (1.0f + e);
+    return QUOTIENT(x < 0.0f ? e : C(1.0f), 1.0f + e);
 }
 #endif
 
@@ -253,7 +262,7 @@ static inline F FN(swish)(F x)
     F half1, half2;
     F p = FN(exp_parts)(-fabs(x), C(-0.0f), &half1, &half2);
     F left = x < -112.0f ? C(-112.0f) : x; /* 0, not NaN, at -infinity */
-    F y = (x < 0.0f ? left * p * half1 : x) / FMA(p * half1, half2, C(1.0f));
+    F y = QUOTIENT(x < 0.0f ? left * p * half1 : x, FMA(p * half1, half2, C(1.0f)));
     return x < 0.0f ? y * half2 : y;
 }
 #endif

@@ -12,4 +12,5 @@
 #undef LOAD
 #undef STORE
 #undef FMA
+#undef QUOTIENT
 #undef C

@@ -147,7 +147,7 @@ static inline F FN(gelu_tanh)(F x)
     F half1, half2;
     p = FN(exp_parts)(-u, -u_rest, &half1, &half2);
     F left = x < -11.0f ? C(-11.0f) : x; /* 0, not NaN, at -infinity */
-    F y = (x < 0.0f ? left * p * half1 : x) / FMA(p * half1, half2, C(1.0f));
+    F y = QUOTIENT(x < 0.0f ? left * p * half1 : x, FMA(p * half1, half2, C(1.0f)));
     return x < 0.0f ? y * half2 : y;
 #endif
 }

@@ -100,8 +100,8 @@ struct place {
     float clip;
 };
 
-#define OF_X(part) LOAD(0, __global, x + AT_##part * place->width + j)
-#define SUM(part) (OF_X(part) + sums[AT_##part])
+#define OF_X(at) LOAD(0, __global, x + (at)*place->width + j)
+#define SUM(at) (OF_X(at) + sums[at])
 
 #if GATES == 3
 /* Of vector j / VECTOR. */
@@ -109,15 +109,15 @@ INLINE vector reset_of(const struct place *place, __global const float *x, long 
                        const vector sums[GATES])
 {
     const float clip = place->clip;
-    return ACT_F(CUT(SUM(1)));
+    return ACT_F(CUT(SUM(AT_1)));
 }
 #endif
 
 #ifdef PEEPHOLE
-#define SEEN(part, cell)                                                                           \
-    ADD_PRODUCT(LOAD(0, __global, place->peephole + (part)*place->width + j), cell, SUM(part))
+#define SEEN(at, part, cell)                                                                       \
+    ADD_PRODUCT(LOAD(0, __global, place->peephole + (part)*place->width + j), cell, SUM(at))
 #else
-#define SEEN(part, cell) SUM(part)
+#define SEEN(at, part, cell) SUM(at)
 #endif
 
 /* The new state; of an LSTM the cell changes where the sequence has the step. */
@@ -129,28 +129,28 @@ INLINE vector state_of(const struct place *place, __global const float *x,
 #if GATES == 4
     __global float *cells = place->cells + s * place->width + j;
     const vector cell = LOAD(0, __global, cells);
-    const vector input = ACT_F(CUT(SEEN(0, cell)));
+    const vector input = ACT_F(CUT(SEEN(AT_0, 0, cell)));
 #ifdef COUPLED
     const vector forget = 1 - input;
 #else
-    const vector forget = ACT_F(CUT(SEEN(2, cell)));
+    const vector forget = ACT_F(CUT(SEEN(AT_2, 2, cell)));
 #endif
-    const vector now = input * ACT_G(CUT(SUM(3))) + forget * cell;
-    const vector output = ACT_F(CUT(SEEN(1, now)));
+    const vector now = input * ACT_G(CUT(SUM(AT_3))) + forget * cell;
+    const vector output = ACT_F(CUT(SEEN(AT_1, 1, now)));
     if (has)
         STORE(now, 0, __global, cells);
     return output * ACT_H(now);
 #elif GATES == 3
-    const vector update = ACT_F(CUT(SUM(0)));
+    const vector update = ACT_F(CUT(SUM(AT_0)));
 #if defined LINEAR && defined BIAS
     const vector of_state = sums[AT_2] + LOAD(0, __global, place->bias + j);
 #else
     const vector of_state = sums[AT_2];
 #endif
 #ifdef LINEAR
-    const vector new = ACT_G(CUT(OF_X(2) + reset_of(place, x, j, sums) * of_state));
+    const vector new = ACT_G(CUT(OF_X(AT_2) + reset_of(place, x, j, sums) * of_state));
 #else
-    const vector new = ACT_G(CUT(OF_X(2) + of_state));
+    const vector new = ACT_G(CUT(OF_X(AT_2) + of_state));
 #endif
     return (1 - update) * new + update * LOAD(0, __global, state + j);
 #else

@@ -4,6 +4,8 @@
 util_sources = \
 	lib/util/clock.c \
 	lib/util/clock.h \
+	lib/util/code.c \
+	lib/util/code.h \
 	lib/util/environment.c \
 	lib/util/environment.h \
 	lib/util/error.c \
@@ -69,8 +71,8 @@ graph_sources = \
 	lib/graph/attention_backward.h \
 	lib/graph/batch_axis.c \
 	lib/graph/batch_axis.h \
-	lib/graph/custom.c \
-	lib/graph/custom.h \
+	lib/graph/custom_calls.c \
+	lib/graph/custom_calls.h \
 	lib/graph/loop.h \
 	lib/graph/graph.c \
 	lib/graph/graph.h \
@@ -113,6 +115,7 @@ rewrite_sources = \
 	lib/rewrite/lift.c \
 	lib/rewrite/merge.c \
 	lib/rewrite/narrow.c \
+	lib/rewrite/pads.c \
 	lib/rewrite/passes.c \
 	lib/rewrite/passes.h \
 	lib/rewrite/rewrite.c \
@@ -171,6 +174,7 @@ memory_sources = \
 	lib/memory/arena.c \
 	lib/memory/dependencies.c \
 	lib/memory/in_place.c \
+	lib/memory/memory.h \
 	lib/memory/occupancy.c \
 	lib/memory/occupancy.h \
 	lib/memory/rematerialise.c \
@@ -181,6 +185,7 @@ memory_sources = \
 
 lower_sources = \
 	lib/lower/attention_work.h \
+	lib/lower/axis_lanes.c \
 	lib/lower/axis_mapping.c \
 	lib/lower/frozen.c \
 	lib/lower/generic.h \
@@ -192,6 +197,7 @@ lower_sources = \
 	lib/lower/lower_attention.c \
 	lib/lower/lower_attention_backward.c \
 	lib/lower/lower_attention_few.c \
+	lib/lower/lower_attention_nvidia.c \
 	lib/lower/lower_custom.c \
 	lib/lower/lower_generic.c \
 	lib/lower/lower_matmul.c \
@@ -205,6 +211,7 @@ lower_sources = \
 	lib/lower/matmul_cpu_skinny.c \
 	lib/lower/matmul_cpu_tiles.c \
 	lib/lower/matmul_gpu.c \
+	lib/lower/matmul_gpu_rows.c \
 	lib/lower/matmul_wgmma.c \
 	lib/lower/plan_make.c \
 	lib/lower/select.c \
@@ -221,8 +228,6 @@ codegen_sources = \
 	lib/codegen/body.c \
 	lib/codegen/body.h \
 	lib/codegen/checked_text.c \
-	lib/codegen/code.c \
-	lib/codegen/code.h \
 	lib/codegen/codegen.c \
 	lib/codegen/codegen.h \
 	lib/codegen/emit.c \
@@ -284,6 +289,8 @@ store_sources = \
 programs_sources = \
 	lib/programs/build.c \
 	lib/programs/build.h \
+	lib/programs/builtins.c \
+	lib/programs/builtins.h \
 	lib/programs/compile_queue.c \
 	lib/programs/compile_queue.h \
 	lib/programs/compile_workers.c \
@@ -358,7 +365,7 @@ record_sources = \
 	lib/record/custom_text.c \
 	lib/record/custom_text.h \
 	lib/record/loop.c \
-	lib/record/loop.h \
+	lib/record/loop_call.h \
 	lib/record/loop_program.c \
 	lib/record/loop_replay.c \
 	lib/record/loop_steps.c \
@@ -387,6 +394,10 @@ nn_sources = \
 	lib/nn/expression.c \
 	lib/nn/expression.h \
 	lib/nn/expression_record.c \
+	lib/nn/fft.c \
+	lib/nn/fft.h \
+	lib/nn/fft_host.c \
+	lib/nn/fft_prime.c \
 	lib/nn/interpolation.c \
 	lib/nn/normalization.c \
 	lib/nn/pooling.c \
@@ -444,6 +455,8 @@ debug_sources = \
 	lib/debug/nan_check.h \
 	lib/debug/self_test.c \
 	lib/debug/self_test.h \
+	lib/debug/self_test_data.c \
+	lib/debug/self_test_data.h \
 	lib/debug/validate.c \
 	lib/debug/validate.h
 
@@ -461,9 +474,14 @@ api_sources = \
 	lib/api/api_context.c \
 	lib/api/api_device.c \
 	lib/api/api_event.c \
+	lib/api/checked_run.c \
+	lib/api/checked_run.h \
 	lib/api/eager.c \
 	lib/api/host_memory.c \
 	lib/api/initializers.c \
+	lib/api/loop_costs.c \
+	lib/api/loop_counts.c \
+	lib/api/loop_counts.h \
 	lib/api/loop_runs.c \
 	lib/api/loop_runs.h \
 	lib/api/loop_scopes.c \
@@ -530,7 +548,9 @@ kernels = \
 	kernels/attention_gpu.cl \
 	kernels/attention_join.cl \
 	kernels/attention_wgmma.cl \
+	kernels/builtins.cl \
 	kernels/checked.cl \
+	kernels/fft.cl \
 	kernels/generic.cl \
 	kernels/lanes.cl \
 	kernels/lanes_integers.cl \
@@ -556,6 +576,7 @@ kernels = \
 	kernels/recurrent_cpu.cl \
 	kernels/scatter.cl \
 	kernels/scatter_gpu.cl \
+	kernels/scatter_parts.cl \
 	kernels/sort_cpu_digits.cl \
 	kernels/sort_cpu_lines.cl \
 	kernels/sort_gpu_blocks.cl \

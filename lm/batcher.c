@@ -9,7 +9,7 @@
 #include "lm/error.h"
 #include "lm/structure.h"
 
-enum { USUAL_SLOTS = 8, FEWEST_SLOTS = 2, USUAL_QUEUE = 128, MOST_QUEUE = 1 << 20 };
+enum { USUAL_SLOTS = 8, USUAL_QUEUE = 128, MOST_QUEUE = 1 << 20 };
 
 void(kiln_lm_batcher_options_init)(kiln_lm_batcher_options *options, size_t size)
 {
@@ -37,72 +37,50 @@ static kiln_status check_options(kiln_lm_batcher_options *own)
     static const char call[] = "kiln_lm_batcher_create";
     own->slots = own->slots ? own->slots : USUAL_SLOTS;
     own->max_queue = own->max_queue ? own->max_queue : USUAL_QUEUE;
-    if (own->slots < FEWEST_SLOTS || own->slots > KILN__LM_MOST_SLOTS)
+    if (own->slots < KILN__LM_FEWEST_SLOTS || own->slots > KILN__LM_MOST_SLOTS)
         return kiln__lm_fail(KILN_INVALID_ARGUMENT, "%s: options->slots is %zu, not from %d to %d",
-                             call, own->slots, FEWEST_SLOTS, KILN__LM_MOST_SLOTS);
+                             call, own->slots, KILN__LM_FEWEST_SLOTS, KILN__LM_MOST_SLOTS);
     if (own->max_queue > MOST_QUEUE)
         return kiln__lm_fail(KILN_INVALID_ARGUMENT, "%s: options->max_queue is %zu", call,
                              own->max_queue);
     return kiln__lm_check_caches(call, own->cache, own->context);
 }
 
-/* As many slots as the limit holds, beside the one of prompts. */
-static kiln_status choose_slots(const kiln_lm *lm, const kiln_lm_batcher_options *own,
-                                struct kiln__lm_caches *caches)
+static kiln_status make_readers(kiln_lm_batcher *batcher)
 {
-    caches->context = own->context ? own->context : kiln__lm_usual_context(lm);
-    caches->type = own->cache ? own->cache : kiln__lm_usual_cache(lm);
-    caches->slots = own->slots;
-    const double slot = kiln__lm_slot_bytes(lm, caches->type, caches->context);
-    const double room = (double)own->memory_limit / slot - 1;
-    if (own->memory_limit && room < FEWEST_SLOTS)
-        return kiln__lm_fail(KILN_OUT_OF_DEVICE_MEMORY,
-                             "kiln_lm_batcher_create: two texts of %zu tokens and a prompt's need "
-                             "%.0f bytes for keys and values, and options->memory_limit is %.0f; "
-                             "a smaller context needs less",
-                             caches->context, (FEWEST_SLOTS + 1) * slot, (double)own->memory_limit);
-    if (own->memory_limit && room < (double)caches->slots)
-        caches->slots = (size_t)room;
-    const double elements = (double)caches->slots * slot / 2 / (double)lm->shape.layers /
-                            (double)kiln_type_size(caches->type);
-    if (elements > INT32_MAX)
-        return kiln__lm_fail(
-            KILN_TOO_LARGE,
-            "kiln_lm_batcher_create: %zu texts of %zu tokens have %.0f elements of "
-            "keys in a layer; 2147483647 are the most",
-            caches->slots, caches->context, elements);
-    return KILN_OK;
-}
-
-static kiln_status make_reader(kiln_lm_batcher *batcher)
-{
+    const size_t count = batcher->alone ? batcher->caches.slots : 1;
     kiln_lm_session_options options = KILN_LM_SESSION_OPTIONS_INIT;
     options.context = batcher->caches.context;
     options.cache = batcher->caches.type;
-    kiln_status status = kiln_lm_session_create(batcher->lm, &options, &batcher->reader);
-    if (!status)
-        batcher->reader->most_rows = KILN__LM_PART;
-    return status;
+    for (size_t i = 0; i < count; i++) {
+        const kiln_status status =
+            kiln_lm_session_create(batcher->lm, &options, &batcher->readers[i]);
+        if (status)
+            return status;
+        batcher->readers[i]->most_rows = KILN__LM_PART;
+    }
+    return KILN_OK;
 }
 
 static kiln_status batcher_fill(kiln_lm_batcher *batcher, const kiln_lm_batcher_options *own)
 {
     kiln_lm *lm = batcher->lm;
     batcher->max_queue = own->max_queue;
-    kiln_status status = choose_slots(lm, own, &batcher->caches);
+    batcher->logits = malloc(own->slots * lm->shape.words * sizeof *batcher->logits);
+    if (!batcher->logits)
+        return kiln__lm_no_memory("kiln_lm_batcher_create");
+    kiln_status status = kiln__lm_batcher_choose_slots(batcher, own);
     if (status)
         return status;
     const size_t slots = batcher->caches.slots;
-    batcher->logits = malloc(slots * lm->shape.words * sizeof *batcher->logits);
-    if (!batcher->logits)
-        return kiln__lm_no_memory("kiln_lm_batcher_create");
+    if (!batcher->alone)
+        status = kiln__lm_caches_make("kiln_lm_batcher_create", lm, &batcher->caches);
     batcher->stats.slots = slots;
     batcher->stats.cache_bytes =
-        (uint64_t)((double)(slots + 1) *
+        (uint64_t)((double)(slots + !batcher->alone) *
                    kiln__lm_slot_bytes(lm, batcher->caches.type, batcher->caches.context));
-    status = make_reader(batcher);
     if (!status)
-        status = kiln__lm_caches_make("kiln_lm_batcher_create", lm, &batcher->caches);
+        status = make_readers(batcher);
     return status || !own->prepare ? status : kiln__lm_batcher_prepare(batcher);
 }
 
@@ -177,7 +155,8 @@ void kiln_lm_batcher_release(kiln_lm_batcher *batcher)
     for (size_t i = 0; i < KILN__LM_LENGTHS; i++)
         kiln_batch_release(batcher->moves[i]);
     kiln__lm_caches_free(lm, &batcher->caches);
-    kiln_lm_session_release(batcher->reader);
+    for (size_t i = 0; i < KILN__LM_MOST_SLOTS; i++)
+        kiln_lm_session_release(batcher->readers[i]);
     free(batcher->logits);
     pthread_mutex_lock(&batcher->lock);
     batcher->closed = true;

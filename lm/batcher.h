@@ -9,6 +9,7 @@
 #include "lm/session.h"
 
 enum {
+    KILN__LM_FEWEST_SLOTS = 2, /* that share runs */
     KILN__LM_MOST_SLOTS = 64,
     KILN__LM_PART = 128,     /* tokens of a prompt in a step */
     KILN__LM_LANES = 6,      /* numbers of lanes: 2, 4, ... */
@@ -59,20 +60,35 @@ struct kiln_lm_batcher {
 
     /* Of who steps. */
     struct kiln__lm_caches caches;
-    kiln_lm_session *reader;  /* of prompts, one after another */
+    /* Of prompts, one after another: the first one. Of a model in an ONNX file that takes one text
+     * at a time each slot has a session of its own, and no keys are moved. */
+    bool alone;
+    kiln_lm_session *readers[KILN__LM_MOST_SLOTS];
     kiln_lm_request *reading; /* whose prompt; NULL: nobody's */
     size_t reading_slot;
     bool has_begun; /* the reader has its text */
     kiln_batch *steps[KILN__LM_LANES], *moves[KILN__LM_LENGTHS];
     int32_t tokens[KILN__LM_MOST_SLOTS], positions[KILN__LM_MOST_SLOTS]; /* what steps read */
-    int32_t move_start;
-    float *logits; /* [slots,words] */
+    int32_t move_start;                       /* of a slot in all slots' keys; of an ONNX file */
+    int32_t move_starts[KILN__LM_MOST_SLOTS]; /* in each slot's: nowhere but in one */
+    float *logits;                            /* [slots,words] */
 };
 
 int64_t kiln__lm_now(void); /* nanoseconds */
 
+/* Find out whether texts share runs, and have `caches` say type, slots and context, as the options
+ * and the memory limit allow. Errors: OUT_OF_DEVICE_MEMORY, TOO_LARGE, those of recording. */
+kiln_status kiln__lm_batcher_choose_slots(kiln_lm_batcher *batcher,
+                                          const kiln_lm_batcher_options *options);
+
 /* Of the token that comes next, before it is there. */
 void kiln__lm_keep_logprobs(kiln_lm_request *request, const float *logits, int32_t token);
+
+/* Whose session the prompt that is read belongs to. */
+kiln_lm_session *kiln__lm_batcher_reader(const kiln_lm_batcher *batcher);
+
+/* The batch of a step of so many lanes. Errors: those of recording. */
+kiln_status kiln__lm_record_lanes(kiln_lm_batcher *batcher, size_t lanes, kiln_batch **step);
 
 /* Record and try all that steps run; no text is there. Errors: as kiln__lm_session_try(). */
 kiln_status kiln__lm_batcher_prepare(kiln_lm_batcher *batcher);

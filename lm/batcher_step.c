@@ -85,7 +85,7 @@ static int32_t choose(const kiln_lm_batcher *batcher, kiln_lm_request *request, 
     request->logits = logits;
     const int32_t token =
         kiln__sample(&request->sampling, logits, batcher->lm->shape.words,
-                     kiln__draw(request->seed, request->length), batcher->reader->choices);
+                     kiln__draw(request->seed, request->length), batcher->readers[0]->choices);
     if (request->kept && token >= 0)
         kiln__lm_keep_logprobs(request, logits, token);
     return token;
@@ -119,7 +119,7 @@ static size_t choose_lanes(const kiln_lm_batcher *batcher, size_t used, size_t *
     return number;
 }
 
-static kiln_status record_lanes(kiln_lm_batcher *batcher, size_t lanes, kiln_batch **step)
+kiln_status kiln__lm_record_lanes(kiln_lm_batcher *batcher, size_t lanes, kiln_batch **step)
 {
     return *step ? KILN_OK
                  : kiln__lm_record(&(struct kiln__lm_step){.lm = batcher->lm,
@@ -132,10 +132,31 @@ static kiln_status record_lanes(kiln_lm_batcher *batcher, size_t lanes, kiln_bat
                                    step);
 }
 
+/* A model that takes one text at a time: each has a run of its own. */
+static kiln_status run_alone(kiln_lm_batcher *batcher, size_t used, size_t *lanes)
+{
+    const size_t words = batcher->lm->shape.words;
+    kiln_status status = KILN_OK;
+    *lanes = 0;
+    for (size_t i = 0; i < used && !status; i++) {
+        kiln_lm_session *session = batcher->readers[i];
+        if (batcher->positions[i] < 0)
+            continue;
+        session->text[batcher->positions[i]] = batcher->tokens[i];
+        status = kiln__lm_session_step(session, (size_t)batcher->positions[i] + 1);
+        if (!status)
+            memcpy(batcher->logits + i * words, session->logits, words * sizeof *session->logits);
+        ++*lanes;
+    }
+    return status;
+}
+
 static kiln_status run_lanes(kiln_lm_batcher *batcher, size_t used, size_t *lanes)
 {
+    if (batcher->alone)
+        return run_alone(batcher, used, lanes);
     kiln_batch **step = &batcher->steps[choose_lanes(batcher, used, lanes)];
-    kiln_status status = record_lanes(batcher, *lanes, step);
+    kiln_status status = kiln__lm_record_lanes(batcher, *lanes, step);
     if (!status && (status = kiln_batch_execute(*step)))
         kiln_error_set(status, kiln_batch_error(*step));
     return status;
@@ -169,11 +190,16 @@ static kiln_status go_on(kiln_lm_batcher *batcher, size_t used)
 
 /* ---- a part of a prompt ---- */
 
+kiln_lm_session *kiln__lm_batcher_reader(const kiln_lm_batcher *batcher)
+{
+    return batcher->readers[batcher->alone ? batcher->reading_slot : 0];
+}
+
 /* What the text before had in common with this one need not be read again: of whole parts, whose
  * bits do not depend on what follows. */
 static void begin_reading(kiln_lm_batcher *batcher, const kiln_lm_request *request)
 {
-    kiln_lm_session *reader = batcher->reader;
+    kiln_lm_session *reader = kiln__lm_batcher_reader(batcher);
     const size_t most = reader->seen < request->length - 1 ? reader->seen : request->length - 1;
     size_t common = 0;
     while (common < most && reader->text[common] == request->text[common])
@@ -205,16 +231,34 @@ static void move_rows(kiln_lm_batcher *batcher, kiln_batch *b, size_t length, ki
     kiln_export(b, kiln_reshape(b, all, kiln_shape(pairs, slots, context, size)), to);
 }
 
+/* The same in an ONNX file's order, where a slot's keys do not lie side by side. */
+static void move_rows_of_file(kiln_lm_batcher *batcher, kiln_batch *b, size_t length,
+                              kiln_tensor starts, kiln_buffer *from, kiln_buffer *to)
+{
+    const struct kiln__lm_shape *shape = &batcher->lm->shape;
+    const size_t pairs = shape->pairs, size = shape->size, slots = batcher->caches.slots;
+    kiln_tensor rows =
+        kiln_slice(b, kiln_import(b, from), kiln_positions(0, 0, 0, 0),
+                   kiln_positions(1, (int64_t)pairs, (int64_t)length, (int64_t)size), NULL);
+    rows = kiln_broadcast(b, rows, kiln_shape(slots, pairs, length, size));
+    kiln_export(b, kiln_update_slice(b, kiln_import(b, to), rows, starts, 2), to);
+}
+
 static kiln_status record_move(kiln_lm_batcher *batcher, size_t length, kiln_batch **batch)
 {
-    const struct kiln__lm_caches *from = &batcher->reader->caches, *to = &batcher->caches;
+    const struct kiln__lm_caches *from = &batcher->readers[0]->caches, *to = &batcher->caches;
     kiln_batch *b = *batch = kiln_batch_create(batcher->lm->context);
     if (!b)
         return KILN_OUT_OF_HOST_MEMORY;
-    kiln_tensor start = kiln_upload(b, KILN_I32, KILN_SCALAR, &batcher->move_start);
+    const bool is_file = batcher->lm->genai;
+    kiln_tensor start =
+        is_file ? kiln_upload(b, KILN_I32, kiln_shape(to->slots, 1), batcher->move_starts)
+                : kiln_upload(b, KILN_I32, KILN_SCALAR, &batcher->move_start);
     for (size_t i = 0; i < batcher->lm->shape.layers; i++) {
-        move_rows(batcher, b, length, start, from->keys[i], to->keys[i]);
-        move_rows(batcher, b, length, start, from->values[i], to->values[i]);
+        void (*const move)(kiln_lm_batcher *, kiln_batch *, size_t, kiln_tensor, kiln_buffer *,
+                           kiln_buffer *) = is_file ? move_rows_of_file : move_rows;
+        move(batcher, b, length, start, from->keys[i], to->keys[i]);
+        move(batcher, b, length, start, from->values[i], to->values[i]);
     }
     const kiln_status status = kiln_batch_status(b);
     if (status) {
@@ -244,6 +288,8 @@ static kiln_status move(kiln_lm_batcher *batcher, size_t seen, size_t slot)
     kiln_batch **batch = &batcher->moves[choose_length(batcher, seen, &length)];
     kiln_status status = *batch ? KILN_OK : record_move(batcher, length, batch);
     batcher->move_start = (int32_t)(slot * batcher->caches.context);
+    for (size_t i = 0; i < batcher->caches.slots; i++)
+        batcher->move_starts[i] = i == slot ? 0 : (int32_t)batcher->caches.context;
     if (!status && (status = kiln_batch_execute(*batch)))
         kiln_error_set(status, kiln_batch_error(*batch));
     return status;
@@ -258,7 +304,7 @@ static bool will_end(const kiln_lm_request *request, int32_t token)
 
 static kiln_status read_part(kiln_lm_batcher *batcher, kiln_lm_request *request)
 {
-    kiln_lm_session *reader = batcher->reader;
+    kiln_lm_session *reader = kiln__lm_batcher_reader(batcher);
     if (!batcher->has_begun)
         begin_reading(batcher, request);
     kiln_status status =
@@ -266,7 +312,7 @@ static kiln_status read_part(kiln_lm_batcher *batcher, kiln_lm_request *request)
     if (status || reader->seen < request->length)
         return status;
     const int32_t token = choose(batcher, request, reader->logits);
-    if (!will_end(request, token) &&
+    if (!batcher->alone && !will_end(request, token) &&
         (status = move(batcher, reader->seen, batcher->reading_slot))) {
         pthread_mutex_lock(&batcher->lock);
         read_again(batcher, status);
@@ -305,10 +351,16 @@ static kiln_status prepare(kiln_status status, kiln_batch *batch)
 kiln_status kiln__lm_batcher_prepare(kiln_lm_batcher *batcher)
 {
     const size_t slots = batcher->caches.slots, context = batcher->caches.context;
-    kiln_status status = kiln__lm_session_prepare(batcher->reader);
+    if (batcher->alone) {
+        kiln_status all = KILN_OK;
+        for (size_t i = 0; i < slots && !all; i++)
+            all = kiln__lm_session_prepare(batcher->readers[i]);
+        return all;
+    }
+    kiln_status status = kiln__lm_session_prepare(batcher->readers[0]);
     for (size_t used = 2, lanes = 0; lanes < slots && !status; used = lanes + 1) {
         kiln_batch **step = &batcher->steps[choose_lanes(batcher, used, &lanes)];
-        status = record_lanes(batcher, lanes, step);
+        status = kiln__lm_record_lanes(batcher, lanes, step);
         status = prepare(status, *step);
     }
     for (size_t seen = 1, length = 0; length < context && !status; seen = length + 1) {

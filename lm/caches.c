@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "lm/error.h"
+#include "lm/genai.h"
 
 enum { USUAL_CONTEXT = 4096 };
 
@@ -16,7 +17,9 @@ size_t kiln__lm_usual_context(const kiln_lm *lm)
 
 kiln_type kiln__lm_usual_cache(const kiln_lm *lm)
 {
-    return lm->stored ? lm->stored : KILN_F32;
+    return lm->genai                                           ? kiln__lm_genai_cache(lm->genai)
+           : lm->stored && !kiln__lm_is_block_type(lm->stored) ? lm->stored
+                                                               : KILN_F32;
 }
 
 kiln_status kiln__lm_check_caches(const char *call, kiln_type type, size_t context)
@@ -37,46 +40,52 @@ double kiln__lm_slot_bytes(const kiln_lm *lm, kiln_type type, size_t context)
            (double)shape->size * (double)kiln_type_size(type);
 }
 
-/* Cosine and sine of each position's angles, in double precision until they are stored. */
-static kiln_status fill_angles(const char *call, const kiln_lm *lm, struct kiln__lm_caches *caches,
-                               enum kiln__lm_reach reach)
+/* In double precision until they are stored. */
+static kiln_status fill_angles(const char *call, const kiln_lm *lm, size_t context,
+                               enum kiln__lm_reach reach, kiln_buffer *to[2])
 {
     const struct kiln__lm_shape *shape = &lm->shape;
     const float *factors = lm->weights.factors;
     const size_t half = shape->turned / 2, bytes = half * sizeof(float);
-    float *cosine = malloc(caches->context * bytes), *sine = malloc(caches->context * bytes);
+    float *cosine = malloc(context * bytes), *sine = malloc(context * bytes);
     kiln_status status = cosine && sine ? KILN_OK : kiln__lm_no_memory(call);
     for (size_t i = 0; i < half && !status; i++) {
         const double frequency = shape->scale[reach] *
                                  pow(shape->base[reach], -2.0 * (double)i / (double)shape->turned) /
                                  (factors ? (double)factors[i] : 1);
-        for (size_t place = 0; place < caches->context; place++) {
+        for (size_t place = 0; place < context; place++) {
             cosine[place * half + i] = (float)cos((double)place * frequency);
             sine[place * half + i] = (float)sin((double)place * frequency);
         }
     }
     if (!status)
-        status = kiln_buffer_write(caches->cosine[reach], 0, cosine, caches->context * bytes);
+        status = kiln_buffer_write(to[0], 0, cosine, context * bytes);
     if (!status)
-        status = kiln_buffer_write(caches->sine[reach], 0, sine, caches->context * bytes);
+        status = kiln_buffer_write(to[1], 0, sine, context * bytes);
     free(cosine);
     free(sine);
     return status;
 }
 
+kiln_status kiln__lm_angles_make(const char *call, const kiln_lm *lm, size_t context,
+                                 enum kiln__lm_reach reach, kiln_buffer **cosine,
+                                 kiln_buffer **sine)
+{
+    const size_t dims[] = {context, lm->shape.turned / 2};
+    kiln_status status = kiln_buffer_create(lm->context, KILN_F32, 2, dims, cosine);
+    if (!status)
+        status = kiln_buffer_create(lm->context, KILN_F32, 2, dims, sine);
+    return status ? status
+                  : fill_angles(call, lm, context, reach, (kiln_buffer *[]){*cosine, *sine});
+}
+
 /* Of layers that see a window only where there are such. */
 static kiln_status make_angles(const char *call, const kiln_lm *lm, struct kiln__lm_caches *caches)
 {
-    const struct kiln__lm_shape *shape = &lm->shape;
-    const size_t dims[] = {caches->context, shape->turned / 2};
     kiln_status status = KILN_OK;
-    for (int reach = 0; reach < (shape->window ? KILN__LM_REACHES : 1) && !status; reach++) {
-        status = kiln_buffer_create(lm->context, KILN_F32, 2, dims, &caches->cosine[reach]);
-        if (!status)
-            status = kiln_buffer_create(lm->context, KILN_F32, 2, dims, &caches->sine[reach]);
-        if (!status)
-            status = fill_angles(call, lm, caches, (enum kiln__lm_reach)reach);
-    }
+    for (int reach = 0; reach < (lm->shape.window ? KILN__LM_REACHES : 1) && !status; reach++)
+        status = kiln__lm_angles_make(call, lm, caches->context, (enum kiln__lm_reach)reach,
+                                      &caches->cosine[reach], &caches->sine[reach]);
     return status;
 }
 
@@ -92,11 +101,33 @@ static kiln_status make_cache(const kiln_lm *lm, kiln_type type, const size_t *d
     return status;
 }
 
+/* An ONNX file has its own type of caches, and often tables of as many positions as it knows. */
+static kiln_status check_genai(const char *call, const kiln_lm *lm,
+                               const struct kiln__lm_caches *caches)
+{
+    const kiln_type type = kiln__lm_genai_cache(lm->genai);
+    if (caches->type != type)
+        return kiln__lm_fail(KILN_UNSUPPORTED, "%s: options->cache is %s, and the model's is %s",
+                             call, kiln_type_name(caches->type), kiln_type_name(type));
+    return caches->context <= lm->shape.context
+               ? KILN_OK
+               : kiln__lm_fail(KILN_INVALID_ARGUMENT,
+                               "%s: options->context is %zu tokens, and the model has %zu", call,
+                               caches->context, lm->shape.context);
+}
+
 kiln_status kiln__lm_caches_make(const char *call, const kiln_lm *lm,
                                  struct kiln__lm_caches *caches)
 {
+    kiln_status fits = lm->genai ? check_genai(call, lm, caches) : KILN_OK;
+    if (fits)
+        return fits;
     const struct kiln__lm_shape *shape = &lm->shape;
-    const size_t dims[] = {shape->pairs, caches->slots, caches->context, shape->size};
+    size_t dims[] = {shape->pairs, caches->slots, caches->context, shape->size};
+    if (lm->genai) {
+        dims[0] = caches->slots;
+        dims[1] = shape->pairs;
+    }
     void *zeros = calloc(dims[0] * dims[2] * dims[3], kiln_type_size(caches->type));
     caches->keys = calloc(shape->layers, sizeof *caches->keys);
     caches->values = calloc(shape->layers, sizeof *caches->values);
@@ -108,7 +139,7 @@ kiln_status kiln__lm_caches_make(const char *call, const kiln_lm *lm,
             status = make_cache(lm, caches->type, dims, zeros, &caches->values[i]);
     }
     free(zeros);
-    return status ? status : make_angles(call, lm, caches);
+    return status || lm->genai ? status : make_angles(call, lm, caches);
 }
 
 void kiln__lm_caches_free(const kiln_lm *lm, struct kiln__lm_caches *caches)

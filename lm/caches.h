@@ -8,7 +8,8 @@
 struct kiln__lm_caches {
     kiln_type type;
     size_t slots, context;                 /* texts, and the most tokens of each */
-    kiln_buffer **keys, **values;          /* of each layer [pairs,slots,context,size] */
+    kiln_buffer **keys, **values;          /* of each layer [pairs,slots,context,size]; of an ONNX
+                                              file [slots,pairs,...] */
     kiln_buffer *cosine[KILN__LM_REACHES]; /* of each position [context,turned/2] */
     kiln_buffer *sine[KILN__LM_REACHES];
 };
@@ -22,6 +23,12 @@ kiln_status kiln__lm_check_caches(const char *call, kiln_type type, size_t conte
 
 /* Of the keys and values of one slot. */
 double kiln__lm_slot_bytes(const kiln_lm *lm, kiln_type type, size_t context);
+
+/* Cosine and sine of each position's angles, [context,turned/2]; to be released also after an
+ * error. Errors: those of buffers, as `call`. */
+kiln_status kiln__lm_angles_make(const char *call, const kiln_lm *lm, size_t context,
+                                 enum kiln__lm_reach reach, kiln_buffer **cosine,
+                                 kiln_buffer **sine);
 
 /* For `caches->slots` texts of `caches->context` tokens as `caches->type`; to be freed also after
  * an error. Errors: those of buffers, as `call`. */

@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "lm/genai.h"
+
 /* What all layers share. */
 struct recording {
     kiln_batch *batch;
@@ -17,14 +19,19 @@ struct recording {
     enum kiln__lm_reach reach; /* of the layer */
 };
 
-static kiln_tensor product(struct recording *r, kiln_tensor x, const struct kiln__lm_matrix *matrix)
+kiln_tensor kiln__lm_product(kiln_batch *batch, kiln_tensor x, const struct kiln__lm_matrix *matrix)
 {
     kiln_tensor parts[KILN__LM_MOST_PARTS];
     size_t count = 0;
     for (; count < KILN__LM_MOST_PARTS && matrix->parts[count]; count++)
         parts[count] =
-            kiln_matmul_transposed(r->batch, x, 0, kiln_import(r->batch, matrix->parts[count]), 1);
-    return count == 1 ? parts[0] : kiln_concat(r->batch, count, parts, 1);
+            kiln_matmul_transposed(batch, x, 0, kiln_import(batch, matrix->parts[count]), 1);
+    return count == 1 ? parts[0] : kiln_concat(batch, count, parts, 1);
+}
+
+static kiln_tensor product(struct recording *r, kiln_tensor x, const struct kiln__lm_matrix *matrix)
+{
+    return kiln__lm_product(r->batch, x, matrix);
 }
 
 static kiln_tensor vector(struct recording *r, const struct kiln__lm_matrix *matrix)
@@ -177,15 +184,11 @@ static void begin(struct recording *r)
     r->lengths = kiln_add(b, first, kiln_constant(b, KILN_I32, (double)rows));
 }
 
-kiln_status kiln__lm_record(const struct kiln__lm_step *step, kiln_batch **batch)
+static void record_weights(const struct kiln__lm_step *step, kiln_batch *b)
 {
     const struct kiln__lm_weights *weights = &step->lm->weights;
     struct recording r = {
-        .step = step, .shape = &step->lm->shape, .rows = step->lanes * step->rows};
-    kiln_batch *b = r.batch = *batch = kiln_batch_create(step->lm->context);
-    if (!b)
-        return KILN_OUT_OF_HOST_MEMORY;
-    kiln_status status = step->lanes > 1 ? kiln_batch_set_batch_invariant(b) : KILN_OK;
+        .batch = b, .step = step, .shape = &step->lm->shape, .rows = step->lanes * step->rows};
     begin(&r);
     kiln_tensor tokens = kiln_upload(b, KILN_I32, kiln_shape(r.rows), step->tokens);
     kiln_tensor x = kiln_cast(b, kiln_gather(b, vector(&r, &weights->words), tokens, 0), KILN_F32);
@@ -200,9 +203,21 @@ kiln_status kiln__lm_record(const struct kiln__lm_step *step, kiln_batch **batch
         x = kiln_gather(b, x, kiln_upload(b, KILN_I32, kiln_shape(1), step->last), 0);
     kiln_tensor logits = product(&r, normalize(&r, x, &weights->norm), &weights->output);
     kiln_read(b, logits, step->logits, step->lanes * r.shape->words * sizeof *step->logits);
-    status = status ? status : kiln_batch_status(b);
-    if (status) {
+}
+
+kiln_status kiln__lm_record(const struct kiln__lm_step *step, kiln_batch **batch)
+{
+    kiln_batch *b = *batch = kiln_batch_create(step->lm->context);
+    if (!b)
+        return KILN_OUT_OF_HOST_MEMORY;
+    kiln_status status = step->lanes > 1 ? kiln_batch_set_batch_invariant(b) : KILN_OK;
+    if (step->lm->genai)
+        status = status ? status : kiln__lm_genai_record(step, b);
+    else
+        record_weights(step, b);
+    if (!status && (status = kiln_batch_status(b)))
         kiln_error_set(status, kiln_batch_error(b));
+    if (status) {
         kiln_batch_release(b);
         *batch = NULL;
     }

@@ -18,6 +18,10 @@ struct kiln__lm_step {
     float *logits;            /* [lanes,words] */
 };
 
+/* x times a matrix of all its parts [rows,matrix rows]. */
+kiln_tensor kiln__lm_product(kiln_batch *batch, kiln_tensor x,
+                             const struct kiln__lm_matrix *matrix);
+
 /* A step's batch. Errors: those of the batch; *batch is NULL. */
 kiln_status kiln__lm_record(const struct kiln__lm_step *step, kiln_batch **batch);
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lm/error.h"
+#include "lm/genai.h"
 #include "lm/tokenizer_json.h"
 #include "util/format.h"
 
@@ -153,42 +154,46 @@ static kiln_status read_template(const struct kiln__lm_folder *folder, char **te
 
 static kiln_status read_settings(struct kiln__lm_folder *folder)
 {
-    kiln_status status = kiln__lm_folder_json(folder, "config.json", &folder->config);
-    char *genai = kiln__lm_folder_path(folder, "genai_config.json");
-    const bool is_genai = !folder->config && genai && !access(genai, F_OK);
-    free(genai);
-    if (!status && !folder->config)
-        status =
-            kiln__lm_fail(is_genai ? KILN_UNSUPPORTED : KILN_INVALID_ARGUMENT,
-                          "kiln_lm_load: %s: the folder has %s", folder->path,
-                          is_genai ? "a model in onnxruntime-genai's form, which kiln generate "
-                                     "alone runs"
-                                   : "no config.json");
+    kiln_status status = kiln__lm_folder_json(folder, "genai_config.json", &folder->genai);
+    if (!status)
+        status = kiln__lm_folder_json(folder, "config.json", &folder->config);
+    if (!status && !folder->config && !folder->genai)
+        status = kiln__lm_fail(KILN_INVALID_ARGUMENT,
+                               "kiln_lm_load: %s: the folder has no config.json", folder->path);
     if (!status)
         status = kiln__lm_folder_json(folder, "generation_config.json", &folder->generation);
     return status ? status
                   : kiln__lm_folder_json(folder, "tokenizer_config.json", &folder->tokenizer);
 }
 
-static kiln_status load(struct kiln__lm_folder *folder, kiln_lm *lm)
+static kiln_status load_weights(struct kiln__lm_folder *folder, kiln_lm *lm)
 {
-    kiln_status status = read_settings(folder);
-    if (!status)
-        status = kiln__lm_folder_shape(folder, lm);
+    kiln_status status = kiln__lm_folder_tensors(folder, lm);
+    return status ? status : kiln__lm_weights_read(&folder->tensors, lm);
+}
+
+static kiln_status read_shape(struct kiln__lm_folder *folder, kiln_lm *lm)
+{
+    if (folder->genai)
+        return kiln__lm_genai_load(folder, lm);
+    kiln_status status = kiln__lm_folder_shape(folder, lm);
     if (status)
         return status;
-    lm->name = name_of(folder->path);
     lm->architecture = strdup(lm->shape.architecture->name);
-    if (!lm->name || !lm->architecture)
-        return kiln__lm_no_memory("kiln_lm_load");
-    status = read_template(folder, &lm->template);
+    return lm->architecture ? kiln__lm_folder_list(folder, lm) : kiln__lm_no_memory("kiln_lm_load");
+}
+
+static kiln_status load(struct kiln__lm_folder *folder, kiln_lm *lm)
+{
+    lm->name = name_of(folder->path);
+    kiln_status status = lm->name ? read_settings(folder) : kiln__lm_no_memory("kiln_lm_load");
     if (!status)
-        status = kiln__lm_folder_list(folder, lm);
+        status = read_shape(folder, lm);
+    if (!status)
+        status = read_template(folder, &lm->template);
     if (!status)
         status = kiln__lm_folder_tokenizer(folder, lm);
-    if (!status)
-        status = kiln__lm_folder_tensors(folder, lm);
-    return status ? status : kiln__lm_weights_read(&folder->tensors, lm);
+    return status || folder->genai ? status : load_weights(folder, lm);
 }
 
 kiln_status kiln__lm_folder_load(const char *path, kiln_lm *lm)
@@ -196,6 +201,7 @@ kiln_status kiln__lm_folder_load(const char *path, kiln_lm *lm)
     struct kiln__lm_folder folder = {.path = path, .tensors.path = path};
     const kiln_status status = load(&folder, lm);
     kiln__lm_folder_free_tensors(&folder);
+    json_decref(folder.genai);
     json_decref(folder.config);
     json_decref(folder.generation);
     json_decref(folder.tokenizer);

@@ -20,6 +20,7 @@ struct kiln__lm_folder_file {
 struct kiln__lm_folder {
     const char *path;
     json_t *config, *generation, *tokenizer; /* config.json; the other two's settings, or NULL */
+    json_t *genai;                           /* genai_config.json, which comes first; or NULL */
     const json_t *decoder;                   /* of config.json the part about the decoder */
     struct kiln__gguf tensors;               /* without keys */
     size_t n_files;

@@ -135,6 +135,9 @@ static kiln_status find_ends(const struct kiln__lm_folder *folder, struct kiln__
         status = read_ends(folder, "generation_config.json", folder->generation, to);
     if (!status)
         status = read_ends(folder, "config.json", folder->config, to);
+    if (!status)
+        status =
+            read_ends(folder, "genai_config.json", json_object_get(folder->genai, "model"), to);
     return status || folder->decoder == folder->config
                ? status
                : read_ends(folder, "config.json", folder->decoder, to);
@@ -172,7 +175,7 @@ kiln_status kiln__lm_folder_tokenizer(struct kiln__lm_folder *folder, kiln_lm *l
     json_decref(root);
     if (!status && to->subwords->vocabulary.count > words)
         status = kiln__lm_folder_fail(folder, KILN_INVALID_ARGUMENT, file,
-                                      "it has %zu tokens, and config.json says %zu",
+                                      "it has %zu tokens, and the model %zu",
                                       to->subwords->vocabulary.count, words);
     if (status)
         return status;

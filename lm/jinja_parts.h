@@ -192,6 +192,13 @@ void *kiln__jinja_grow(struct kiln__jinja *j, void *items, size_t count, size_t 
 struct kiln__jinja_tokens kiln__jinja_lex(struct kiln__jinja *j);
 struct kiln__jinja_node *kiln__jinja_parse(struct kiln__jinja *j);
 
+/* ---- running ---- */
+
+/* Give a name of the innermost turn a value. */
+void kiln__jinja_set(struct kiln__jinja *j, struct kiln__jinja_text name,
+                     struct kiln__jinja_value value);
+void kiln__jinja_run(struct kiln__jinja *j, const struct kiln__jinja_node *body);
+
 /* ---- texts ---- */
 
 struct kiln__jinja_text kiln__jinja_word(const char *word);

@@ -21,16 +21,23 @@ tokens_sources = \
 	lm/unigram.c \
 	lm/unigram.h \
 	lm/vocabulary.c \
-	lm/vocabulary.h
+	lm/vocabulary.h \
+	lm/wordpiece.c \
+	lm/wordpiece.h \
+	lm/wordpiece_text.c \
+	lm/wordpiece_vocabulary.c
 lm_sources = \
 	lib/executor/histogram.c \
 	lib/executor/histogram.h \
 	lib/util/format.c \
 	lib/util/format.h \
+	lib/util/text.c \
+	lib/util/text.h \
 	lm/architecture.c \
 	lm/architecture.h \
 	lm/batcher.c \
 	lm/batcher.h \
+	lm/batcher_slots.c \
 	lm/batcher_step.c \
 	lm/blocks.c \
 	lm/blocks.h \
@@ -40,6 +47,7 @@ lm_sources = \
 	lm/chat.c \
 	lm/decoder.c \
 	lm/decoder.h \
+	lm/encoder.c \
 	lm/error.c \
 	lm/error.h \
 	lm/folder.c \
@@ -47,25 +55,30 @@ lm_sources = \
 	lm/folder_shape.c \
 	lm/folder_tensors.c \
 	lm/folder_tokenizer.c \
+	lm/genai.h \
 	lm/gguf.c \
 	lm/gguf.h \
 	lm/gguf_values.c \
 	lm/jinja.h \
 	lm/jinja_calls.c \
+	lm/jinja_expression.c \
 	lm/jinja_json.c \
 	lm/jinja_json.h \
 	lm/jinja_lex.c \
-	lm/jinja_parse.c \
+	lm/jinja_parser.h \
 	lm/jinja_parts.h \
+	lm/jinja_render.c \
 	lm/jinja_rows.c \
 	lm/jinja_rows.h \
 	lm/jinja_run.c \
+	lm/jinja_statement.c \
 	lm/jinja_tests.c \
 	lm/jinja_text.c \
 	lm/jinja_value.c \
 	lm/logprobs.c \
 	lm/model.c \
 	lm/model.h \
+	lm/quantise.c \
 	lm/sample.c \
 	lm/sample.h \
 	lm/session.c \
@@ -76,6 +89,7 @@ lm_sources = \
 	lm/tokenizer.h \
 	lm/vocabulary_gguf.c \
 	lm/weights.c \
+	lm/wordpiece_gguf.c \
 	$(tokens_sources)
 
 if LM
@@ -85,6 +99,9 @@ lib_LTLIBRARIES += libkiln-lm.la
 noinst_LTLIBRARIES += libkiln-lm-internal.la
 
 libkiln_lm_internal_la_SOURCES = $(lm_sources)
+if ONNX
+libkiln_lm_internal_la_SOURCES += lm/genai.c
+endif
 libkiln_lm_internal_la_CPPFLAGS = $(LM_CPPFLAGS)
 libkiln_lm_internal_la_CFLAGS = $(AM_CFLAGS) $(KILN_HIDDEN)
 libkiln_lm_internal_la_LIBADD = $(UTF8PROC_LIBS) $(JANSSON_LIBS)
@@ -96,15 +113,23 @@ LM_CPPFLAGS = \
 	$(KILN_DEFINES) \
 	$(JANSSON_CFLAGS) \
 	$(UTF8PROC_CFLAGS)
+if ONNX
+LM_CPPFLAGS += -DHAVE_ONNX=1
+endif
+
+# Language models in ONNX files.
+if ONNX
+lm_onnx = libkiln-onnx.la
+endif
 
 libkiln_lm_la_SOURCES =
-libkiln_lm_la_LIBADD = libkiln-lm-internal.la libkiln.la
+libkiln_lm_la_LIBADD = libkiln-lm-internal.la $(lm_onnx) libkiln.la
 libkiln_lm_la_LDFLAGS = \
 	-version-info $(KILN_ABI) \
 	-no-undefined
 if VERSION_SCRIPTS
 libkiln_lm_la_LDFLAGS += -Wl,--version-script=$(srcdir)/lm/kiln-lm.map
-libkiln_lm_la_DEPENDENCIES = libkiln-lm-internal.la libkiln.la lm/kiln-lm.map
+libkiln_lm_la_DEPENDENCIES = libkiln-lm-internal.la $(lm_onnx) libkiln.la lm/kiln-lm.map
 else
 libkiln_lm_la_LDFLAGS += -export-symbols-regex '^kiln_lm_[a-z]'
 endif
@@ -116,23 +141,46 @@ lm_long_tests = \
 	tests/lm/test_folder_answers
 lm_tests = \
 	tests/lm/test_batcher \
+	tests/lm/test_batcher_ends \
 	tests/lm/test_chat \
+	tests/lm/test_encoder \
 	tests/lm/test_folder \
 	tests/lm/test_gguf \
 	tests/lm/test_sample \
 	tests/lm/test_session \
 	tests/lm/test_tokens
+if ONNX
+lm_tests += tests/lm/test_genai
+tests_lm_test_genai_SOURCES = tests/lm/test_genai.c $(lm_test_folders)
+tests_lm_test_genai_CPPFLAGS = $(LM_TEST_CPPFLAGS)
+tests_lm_test_genai_LDADD = $(LM_TEST_LIBS)
+endif
+lm_campaigns = \
+	tests/campaigns/lm_same_bits \
+	tests/campaigns/lm_soak
+tests_campaigns_lm_soak_SOURCES = tests/campaigns/lm_soak.c $(lm_company) $(soak)
+tests_campaigns_lm_soak_CPPFLAGS = $(LM_TEST_CPPFLAGS)
+tests_campaigns_lm_soak_LDADD = $(LM_TEST_LIBS)
+tests_campaigns_lm_same_bits_SOURCES = tests/campaigns/lm_same_bits.c $(lm_company)
+tests_campaigns_lm_same_bits_CPPFLAGS = $(LM_TEST_CPPFLAGS)
+tests_campaigns_lm_same_bits_LDADD = $(LM_TEST_LIBS)
 LM_TEST_CPPFLAGS = -I$(top_srcdir) $(AM_CPPFLAGS)
-LM_TEST_LIBS = libkiln-lm-internal.la $(LDADD)
-tests_lm_test_batcher_SOURCES = tests/lm/test_batcher.c $(lm_loaded_model)
+LM_TEST_LIBS = libkiln-lm-internal.la $(lm_onnx) $(LDADD)
+tests_lm_test_batcher_SOURCES = tests/lm/test_batcher.c tests/lm/batched.h $(lm_loaded_model)
 tests_lm_test_batcher_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_batcher_LDADD = $(LM_TEST_LIBS)
+tests_lm_test_batcher_ends_SOURCES = tests/lm/test_batcher_ends.c tests/lm/batched.h $(lm_loaded_model)
+tests_lm_test_batcher_ends_CPPFLAGS = $(LM_TEST_CPPFLAGS)
+tests_lm_test_batcher_ends_LDADD = $(LM_TEST_LIBS)
 tests_lm_test_architectures_SOURCES = tests/lm/test_architectures.c $(lm_test_model)
 tests_lm_test_architectures_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_architectures_LDADD = $(LM_TEST_LIBS)
 tests_lm_test_chat_SOURCES = tests/lm/test_chat.c $(lm_loaded_model)
 tests_lm_test_chat_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_chat_LDADD = $(LM_TEST_LIBS)
+tests_lm_test_encoder_SOURCES = tests/lm/test_encoder.c $(lm_test_model)
+tests_lm_test_encoder_CPPFLAGS = $(LM_TEST_CPPFLAGS)
+tests_lm_test_encoder_LDADD = $(LM_TEST_LIBS)
 tests_lm_test_folder_SOURCES = tests/lm/test_folder.c $(lm_test_folders)
 tests_lm_test_folder_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_folder_LDADD = $(LM_TEST_LIBS)
@@ -157,10 +205,14 @@ lm_test_model = \
 	tests/lm/tiny.c \
 	tests/lm/tiny.h
 lm_test_folders = $(lm_test_model) \
+	tests/lm/answers.h \
 	tests/lm/folder_answers.h \
 	tests/lm/folders.def \
 	tests/lm/hub.c \
 	tests/lm/hub.h
+lm_company = \
+	tests/campaigns/lm_company.c \
+	tests/campaigns/lm_company.h
 lm_loaded_model = $(lm_test_model) \
 	tests/lm/known.h \
 	tests/lm/tiny_model.c \

@@ -12,6 +12,7 @@
 
 #include "lm/error.h"
 #include "lm/folder.h"
+#include "lm/genai.h"
 #include "lm/structure.h"
 
 void(kiln_lm_options_init)(kiln_lm_options *options, size_t size)
@@ -43,6 +44,12 @@ static kiln_status read_model(const struct kiln__gguf *gguf, kiln_lm *lm)
         status = kiln__tokenizer_read(gguf, &lm->tokenizer);
     if (!status)
         status = kiln__lm_shape_read(gguf, lm->tokenizer.vocabulary.count, &lm->shape);
+    if (!status && lm->shape.architecture->encodes != (lm->tokenizer.words != NULL))
+        status = kiln__lm_fail(KILN_UNSUPPORTED,
+                               "kiln_lm_load: %s: kiln knows WordPiece tokenizers of encoders, and "
+                               "no others of them; %s is %s encoder",
+                               gguf->path, lm->architecture,
+                               lm->shape.architecture->encodes ? "an" : "no");
     return status ? status : kiln__lm_weights_read(gguf, lm);
 }
 
@@ -97,8 +104,9 @@ static kiln_status load(kiln_context *context, const char *path, const kiln_lm_o
     kiln_context_retain(context);
     lm->context = context;
     lm->stored = options->weights;
-    const kiln_status status =
-        (kiln__lm_folder_is(path) ? kiln__lm_folder_load : read_file)(path, lm);
+    kiln_status status = (kiln__lm_folder_is(path) ? kiln__lm_folder_load : read_file)(path, lm);
+    if (!status && options->window)
+        status = kiln__lm_set_window(path, options->window, &lm->shape);
     if (status)
         kiln_lm_release(lm);
     else
@@ -117,10 +125,12 @@ static kiln_status check_arguments(kiln_context *context, const char *path,
     if (status)
         return status;
     if (own->weights && own->weights != KILN_F32 && own->weights != KILN_F16 &&
-        own->weights != KILN_BF16)
-        return kiln__lm_fail(KILN_INVALID_ARGUMENT,
-                             "kiln_lm_load: options->weights is %s, and can be f32, f16 or bf16",
-                             kiln_type_name(own->weights));
+        own->weights != KILN_BF16 && !kiln__lm_is_block_type(own->weights))
+        return kiln__lm_fail(
+            KILN_INVALID_ARGUMENT,
+            "kiln_lm_load: options->weights is %s, and can be f32, f16, bf16, q8_0 "
+            "or q4_0",
+            kiln_type_name(own->weights));
     return KILN_OK;
 }
 
@@ -140,6 +150,7 @@ void kiln_lm_release(kiln_lm *lm)
     if (!lm || atomic_fetch_sub(&lm->references, 1) != 1)
         return;
     kiln__lm_weights_free(lm);
+    kiln__lm_genai_free(lm->genai);
     kiln__tokenizer_free(&lm->tokenizer);
     free(lm->name);
     free(lm->architecture);
@@ -154,8 +165,11 @@ kiln_status(kiln_lm_get_info)(const kiln_lm *lm, kiln_lm_info *info, size_t size
         return kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_get_info: %s is NULL",
                              lm ? "info" : "lm");
     const kiln_lm_info own = {
-        lm->architecture, lm->name,        lm->template,        lm->shape.words,  lm->shape.context,
-        lm->shape.layers, lm->shape.width, lm->tokenizer.begin, lm->tokenizer.end};
+        lm->architecture,  lm->name,
+        lm->template,      lm->shape.words,
+        lm->shape.context, lm->shape.layers,
+        lm->shape.width,   lm->tokenizer.begin,
+        lm->tokenizer.end, lm->shape.architecture && lm->shape.architecture->encodes};
     kiln__lm_structure_fill(info, size, &own, sizeof own);
     return KILN_OK;
 }
@@ -170,7 +184,8 @@ kiln_status kiln__lm_encode(const char *call, const kiln_lm *lm,
     const struct kiln__tokenizer *tokenizer = &lm->tokenizer;
     begin = begin && tokenizer->adds_begin;
     bool fine = (!begin || kiln__tokens_add(&found, tokenizer->begin)) &&
-                kiln__tokenizer_encode(tokenizer, reading, &found);
+                kiln__tokenizer_encode(tokenizer, reading, &found) &&
+                (!begin || !tokenizer->words || kiln__tokens_add(&found, tokenizer->end));
     if (fine && !found.numbers) /* none at all: still something to free */
         fine = (found.numbers = malloc(sizeof *found.numbers)) != NULL;
     if (!fine) {

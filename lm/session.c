@@ -50,6 +50,11 @@ static kiln_status fill(kiln_lm_session *session, const kiln_lm_session_options 
     session->sampling =
         (struct kiln__sampling){own->temperature, own->top_k, own->top_p, own->min_p};
     session->seed = own->seed;
+    kiln_device_info device;
+    const kiln_status status = kiln_context_device(lm->context, &device);
+    if (status)
+        return status;
+    session->by_rows = device.type == KILN_DEVICE_CPU;
     session->text = malloc(session->context * sizeof *session->text);
     session->logits = malloc(lm->shape.words * sizeof *session->logits);
     session->choices = malloc(lm->shape.words * sizeof *session->choices);
@@ -71,6 +76,11 @@ kiln_status kiln_lm_session_create(kiln_lm *lm, const kiln_lm_session_options *o
         "kiln_lm_session_create", "KILN_LM_SESSION_OPTIONS_INIT", options, &own, sizeof own);
     if (!status)
         status = check_options(&own);
+    if (!status && lm->tokenizer.words)
+        status = kiln__lm_fail(KILN_UNSUPPORTED,
+                               "kiln_lm_session_create: %s is an encoder: its texts do not go on, "
+                               "see kiln_lm_embed()",
+                               lm->architecture);
     if (status)
         return status;
     kiln_lm_session *made = calloc(1, sizeof *made);
@@ -105,11 +115,13 @@ void kiln_lm_session_release(kiln_lm_session *session)
 /* Chunks of a prompt, so that few batches serve all lengths. */
 static const size_t sizes[KILN__LM_STEPS] = {1, 8, 32, 128, KILN__LM_MOST_ROWS};
 
-/* The size that takes `count` tokens, or the largest of `most` or fewer. */
-static size_t choose_size(size_t count, size_t most)
+/* The size that takes `count` tokens, or the largest of `most` or fewer. On CPUs a row takes its
+ * time whatever is beside it: those behind 8 are to be half full. */
+static size_t choose_size(const kiln_lm_session *session, size_t count, size_t most)
 {
     size_t i = 0;
-    while (i + 1 < KILN__LM_STEPS && sizes[i] < count && sizes[i + 1] <= most)
+    while (i + 1 < KILN__LM_STEPS && sizes[i] < count && sizes[i + 1] <= most &&
+           (i == 0 || !session->by_rows || 2 * count > sizes[i + 1]))
         i++;
     return i;
 }
@@ -134,7 +146,7 @@ kiln_status kiln__lm_session_step(kiln_lm_session *session, size_t length)
 {
     const size_t left = length - session->seen, room = session->context - session->seen;
     const size_t most = room < session->most_rows ? room : session->most_rows;
-    const size_t size = choose_size(left, most), rows = sizes[size];
+    const size_t size = choose_size(session, left, most), rows = sizes[size];
     const size_t count = left < rows ? left : rows;
     kiln_batch **step = &session->steps[size];
     kiln_status status = *step ? KILN_OK : record(session, rows, step);

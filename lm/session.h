@@ -15,6 +15,7 @@ struct kiln_lm_session {
     kiln_lm *lm;
     size_t context;
     size_t most_rows;              /* of a step */
+    bool by_rows;                  /* the device takes its time for each row of a step */
     struct kiln__lm_caches caches; /* of one slot */
     struct kiln__sampling sampling;
     uint64_t seed;

@@ -46,32 +46,32 @@ static bool encode_spaced(struct encoding *encoding, const char *text, size_t by
     const size_t mark = strlen(subwords->space);
     const bool has_mark =
         (bytes && *text == ' ') || (bytes >= mark && !memcmp(text, subwords->space, mark));
-    struct kiln__chars spaced = {0};
+    struct kiln__text spaced = {0};
     if (!has_mark && bytes &&
         (subwords->begins == KILN__SUBWORDS_ALWAYS ||
          (subwords->begins == KILN__SUBWORDS_FIRST && begins)))
-        kiln__chars_add(&spaced, subwords->space, mark);
+        kiln__text_add_bytes(&spaced, subwords->space, mark);
     for (size_t i = 0; i < bytes; i++)
-        kiln__chars_add(&spaced, text[i] == ' ' ? subwords->space : text + i,
-                        text[i] == ' ' ? mark : 1);
+        kiln__text_add_bytes(&spaced, text[i] == ' ' ? subwords->space : text + i,
+                             text[i] == ' ' ? mark : 1);
     bool fine = !spaced.failed;
-    for (size_t at = 0, length; fine && at < spaced.count; at += length) {
-        length = spaced.count - at;
+    for (size_t at = 0, length; fine && at < spaced.length; at += length) {
+        length = spaced.length - at;
         if (subwords->cuts_spaced)
-            length = piece_of(subwords, spaced.bytes + at, length);
-        fine = encode_piece(encoding, spaced.bytes + at, length);
+            length = piece_of(subwords, spaced.data + at, length);
+        fine = encode_piece(encoding, spaced.data + at, length);
     }
-    free(spaced.bytes);
+    kiln__text_free(&spaced);
     return fine;
 }
 
 static bool encode_led(struct encoding *encoding, const char *text, size_t bytes)
 {
-    struct kiln__chars led = {0};
-    kiln__chars_add(&led, " ", 1);
-    kiln__chars_add(&led, text, bytes);
-    const bool fine = !led.failed && encode_piece(encoding, led.bytes, led.count);
-    free(led.bytes);
+    struct kiln__text led = {0};
+    kiln__text_add_bytes(&led, " ", 1);
+    kiln__text_add_bytes(&led, text, bytes);
+    const bool fine = !led.failed && encode_piece(encoding, led.data, led.length);
+    kiln__text_free(&led);
     return fine;
 }
 
@@ -115,15 +115,15 @@ static bool encode_between(struct encoding *encoding, bool is_normal,
  */
 static bool encode_plain(struct encoding *encoding, const struct kiln__reading *part, bool begins)
 {
-    struct kiln__chars normal = {0};
-    kiln__chars_add(&normal, part->text, part->bytes);
+    struct kiln__text normal = {0};
+    kiln__text_add_bytes(&normal, part->text, part->bytes);
     kiln__subwords_normalize(&encoding->subwords->normalizer, &normal);
     const bool has_given = part->given && memchr(part->given, 1, part->bytes);
-    const struct kiln__reading reading = {normal.bytes, normal.count, part->control && !has_given,
+    const struct kiln__reading reading = {normal.data, normal.length, part->control && !has_given,
                                           NULL};
     const bool fine =
-        !normal.failed && (!normal.count || encode_between(encoding, true, &reading, begins));
-    free(normal.bytes);
+        !normal.failed && (!normal.length || encode_between(encoding, true, &reading, begins));
+    kiln__text_free(&normal);
     return fine;
 }
 
@@ -149,17 +149,17 @@ static bool encode_between(struct encoding *encoding, bool is_normal,
 }
 
 /* What is no UTF-8 becomes U+FFFD. */
-static void add_clean(const struct kiln__reading *reading, struct kiln__chars *clean,
-                      struct kiln__chars *given)
+static void add_clean(const struct kiln__reading *reading, struct kiln__text *clean,
+                      struct kiln__text *given)
 {
     for (size_t at = 0, length; at < reading->bytes; at += length) {
         const char *text = reading->text + at;
         int32_t point;
         length = kiln__unicode_next(text, reading->bytes - at, &point);
         const size_t size = point < 0 ? 3 : length;
-        kiln__chars_add(clean, point < 0 ? "\xef\xbf\xbd" : text, size);
+        kiln__text_add_bytes(clean, point < 0 ? "\xef\xbf\xbd" : text, size);
         for (size_t i = 0; reading->given && i < size; i++)
-            kiln__chars_add(given, reading->given + at, 1);
+            kiln__text_add_bytes(given, reading->given + at, 1);
     }
 }
 
@@ -168,14 +168,14 @@ bool kiln__subwords_encode(const struct kiln__subwords *subwords,
                            struct kiln__tokens *tokens)
 {
     struct encoding encoding = {.subwords = subwords, .tokens = tokens, .most = most};
-    struct kiln__chars clean = {0}, given = {0};
+    struct kiln__text clean = {0}, given = {0};
     add_clean(reading, &clean, &given);
-    const struct kiln__reading whole = {clean.bytes, clean.count, reading->control, given.bytes};
+    const struct kiln__reading whole = {clean.data, clean.length, reading->control, given.data};
     const bool fine =
         !clean.failed && !given.failed && encode_between(&encoding, false, &whole, true);
     tokens->count = tokens->count < most ? tokens->count : most;
-    free(given.bytes);
-    free(clean.bytes);
+    kiln__text_free(&given);
+    kiln__text_free(&clean);
     return fine;
 }
 

@@ -14,14 +14,7 @@
 #include "lm/charsmap.h"
 #include "lm/tokenizer_json.h"
 #include "lm/unigram.h"
-
-/* Bytes that grow; after a lack of memory nothing is added any more. */
-struct kiln__chars {
-    char *bytes;
-    size_t count, room;
-    bool failed;
-};
-void kiln__chars_add(struct kiln__chars *chars, const char *bytes, size_t count);
+#include "util/text.h"
 
 /* ---- the normalizer (subwords_normalize.c) ---- */
 
@@ -54,7 +47,7 @@ struct kiln__subwords_normalizer {
 
 /* The text in `chars` becomes its normal form. */
 void kiln__subwords_normalize(const struct kiln__subwords_normalizer *normalizer,
-                              struct kiln__chars *chars);
+                              struct kiln__text *chars);
 bool kiln__subwords_read_normalizer(const struct kiln__tokenizer_json *reading,
                                     struct kiln__subwords_normalizer *normalizer);
 void kiln__subwords_free_normalizer(struct kiln__subwords_normalizer *normalizer);

@@ -117,7 +117,7 @@ static bool read_one(const struct kiln__tokenizer_json *reading, const json_t *o
     const json_t *id = json_object_get(object, "id");
     const char *content = kiln__json_text(object, "content");
     const json_int_t number = json_integer_value(id);
-    struct kiln__chars text = {0};
+    struct kiln__text text = {0};
     if (!json_is_integer(id) || number < 0 || number >= INT32_MAX)
         return kiln__tokenizer_refuse(reading, "the added token \"%s\" has no number", content);
     const bool special = kiln__json_flag(object, "special", false);
@@ -128,11 +128,11 @@ static bool read_one(const struct kiln__tokenizer_json *reading, const json_t *o
                                       .is_word = kiln__json_flag(object, "single_word", false),
                                       .is_special = special,
                                       .is_normal = kiln__json_flag(object, "normalized", !special)};
-    kiln__chars_add(&text, content, strlen(content));
+    kiln__text_add_bytes(&text, content, strlen(content));
     if (added->is_normal)
         kiln__subwords_normalize(normalizer, &text);
-    added->text = text.bytes;
-    added->length = text.count;
+    added->text = text.data;
+    added->length = text.length;
     return !text.failed || kiln__tokenizer_refuse(reading, "out of memory");
 }
 

@@ -11,69 +11,52 @@
 #define CAPITAL_I_WITH_DOT 0x130 /* the one letter whose lower case has two code points */
 #define DOT_ABOVE 0x307
 
-void kiln__chars_add(struct kiln__chars *chars, const char *bytes, size_t count)
-{
-    if (chars->count + count > chars->room && !chars->failed) {
-        const size_t room = 2 * (chars->count + count) + 64;
-        char *grown = realloc(chars->bytes, room);
-        chars->failed = !grown;
-        if (grown) {
-            chars->bytes = grown;
-            chars->room = room;
-        }
-    }
-    if (chars->failed || !count)
-        return;
-    memcpy(chars->bytes + chars->count, bytes, count);
-    chars->count += count;
-}
-
-static void add_point(struct kiln__chars *chars, int32_t point)
+static void add_point(struct kiln__text *chars, int32_t point)
 {
     char bytes[4];
     const utf8proc_ssize_t count = utf8proc_encode_char(point, (utf8proc_uint8_t *)bytes);
-    kiln__chars_add(chars, bytes, (size_t)count);
+    kiln__text_add_bytes(chars, bytes, (size_t)count);
 }
 
 /* ---- steps ---- */
 
 /* A grapheme of few bytes as a whole, where a key begins it; else its characters. */
-static void map_graphemes(const struct kiln__subwords_step *step, const struct kiln__chars *from,
-                          struct kiln__chars *to)
+static void map_graphemes(const struct kiln__subwords_step *step, const struct kiln__text *from,
+                          struct kiln__text *to)
 {
     enum { LONG_GRAPHEME = 6 };
-    for (size_t at = 0, length; at < from->count; at += length) {
-        const char *text = from->bytes + at;
+    for (size_t at = 0, length; at < from->length; at += length) {
+        const char *text = from->data + at;
         size_t count;
-        length = kiln__grapheme(text, from->count - at);
+        length = kiln__grapheme(text, from->length - at);
         const char *whole =
             length < LONG_GRAPHEME ? kiln__charsmap_find(&step->map, text, length, &count) : NULL;
         if (whole)
-            kiln__chars_add(to, whole, count);
+            kiln__text_add_bytes(to, whole, count);
         for (size_t i = 0, size; !whole && i < length; i += size) {
             int32_t point;
             size = kiln__unicode_next(text + i, length - i, &point);
             const char *one = kiln__charsmap_find(&step->map, text + i, size, &count);
-            kiln__chars_add(to, one ? one : text + i, one ? count : size);
+            kiln__text_add_bytes(to, one ? one : text + i, one ? count : size);
         }
     }
 }
 
-static void map_unicode(const struct kiln__subwords_step *step, const struct kiln__chars *from,
-                        struct kiln__chars *to)
+static void map_unicode(const struct kiln__subwords_step *step, const struct kiln__text *from,
+                        struct kiln__text *to)
 {
     utf8proc_uint8_t *made = NULL;
     const utf8proc_ssize_t count =
-        utf8proc_map((const utf8proc_uint8_t *)from->bytes, (utf8proc_ssize_t)from->count, &made,
+        utf8proc_map((const utf8proc_uint8_t *)from->data, (utf8proc_ssize_t)from->length, &made,
                      (utf8proc_option_t)step->options);
     if (count < 0)
         to->failed = true;
     else
-        kiln__chars_add(to, (const char *)made, (size_t)count);
+        kiln__text_add_bytes(to, (const char *)made, (size_t)count);
     free(made);
 }
 
-static void add_lower(struct kiln__chars *to, int32_t point)
+static void add_lower(struct kiln__text *to, int32_t point)
 {
     if (point == CAPITAL_I_WITH_DOT)
         add_point(to, 'i');
@@ -86,75 +69,75 @@ static bool is_mark(int32_t point)
     return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
 }
 
-static void map_points(const struct kiln__subwords_step *step, const struct kiln__chars *from,
-                       struct kiln__chars *to)
+static void map_points(const struct kiln__subwords_step *step, const struct kiln__text *from,
+                       struct kiln__text *to)
 {
-    for (size_t at = 0, length; at < from->count; at += length) {
+    for (size_t at = 0, length; at < from->length; at += length) {
         int32_t point;
-        length = kiln__unicode_next(from->bytes + at, from->count - at, &point);
+        length = kiln__unicode_next(from->data + at, from->length - at, &point);
         if (step->kind == KILN__SUBWORDS_LOWERCASE)
             add_lower(to, point);
         else if (!is_mark(point))
-            kiln__chars_add(to, from->bytes + at, length);
+            kiln__text_add_bytes(to, from->data + at, length);
     }
 }
 
-static size_t white_at(const struct kiln__chars *chars, size_t at)
+static size_t white_at(const struct kiln__text *chars, size_t at)
 {
     int32_t point;
     const size_t length =
-        at < chars->count ? kiln__unicode_next(chars->bytes + at, chars->count - at, &point) : 0;
+        at < chars->length ? kiln__unicode_next(chars->data + at, chars->length - at, &point) : 0;
     return length && kiln__unicode_is_space(point) ? length : 0;
 }
 
-static void strip(const struct kiln__subwords_step *step, const struct kiln__chars *from,
-                  struct kiln__chars *to)
+static void strip(const struct kiln__subwords_step *step, const struct kiln__text *from,
+                  struct kiln__text *to)
 {
-    size_t begin = 0, end = from->count, length;
+    size_t begin = 0, end = from->length, length;
     while (step->left && (length = white_at(from, begin)) > 0)
         begin += length;
     if (step->right)
         end = begin;
-    for (size_t at = begin; step->right && at < from->count;) {
+    for (size_t at = begin; step->right && at < from->length;) {
         length = white_at(from, at);
         int32_t point;
-        at += length ? length : kiln__unicode_next(from->bytes + at, from->count - at, &point);
+        at += length ? length : kiln__unicode_next(from->data + at, from->length - at, &point);
         end = length ? end : at;
     }
-    kiln__chars_add(to, from->bytes + begin, end - begin);
+    kiln__text_add_bytes(to, from->data + begin, end - begin);
 }
 
-static void replace(const struct kiln__subwords_step *step, const struct kiln__chars *from,
-                    struct kiln__chars *to)
+static void replace(const struct kiln__subwords_step *step, const struct kiln__text *from,
+                    struct kiln__text *to)
 {
     const size_t length = strlen(step->from);
-    for (size_t at = 0; at < from->count;) {
+    for (size_t at = 0; at < from->length;) {
         const bool fits =
-            from->count - at >= length && !memcmp(from->bytes + at, step->from, length);
-        kiln__chars_add(to, fits ? step->to : from->bytes + at, fits ? strlen(step->to) : 1);
+            from->length - at >= length && !memcmp(from->data + at, step->from, length);
+        kiln__text_add_bytes(to, fits ? step->to : from->data + at, fits ? strlen(step->to) : 1);
         at += fits ? length : 1;
     }
 }
 
-static void replace_spaces(const struct kiln__subwords_step *step, const struct kiln__chars *from,
-                           struct kiln__chars *to)
+static void replace_spaces(const struct kiln__subwords_step *step, const struct kiln__text *from,
+                           struct kiln__text *to)
 {
-    for (size_t at = 0; at < from->count;) {
+    for (size_t at = 0; at < from->length;) {
         size_t spaces = 0;
-        while (at + spaces < from->count && from->bytes[at + spaces] == ' ')
+        while (at + spaces < from->length && from->data[at + spaces] == ' ')
             spaces++;
-        kiln__chars_add(to, spaces > 1 ? step->to : from->bytes + at,
-                        spaces > 1 ? strlen(step->to) : 1);
+        kiln__text_add_bytes(to, spaces > 1 ? step->to : from->data + at,
+                             spaces > 1 ? strlen(step->to) : 1);
         at += spaces > 1 ? spaces : 1;
     }
 }
 
 void kiln__subwords_normalize(const struct kiln__subwords_normalizer *normalizer,
-                              struct kiln__chars *chars)
+                              struct kiln__text *chars)
 {
-    for (size_t i = 0; i < normalizer->count && chars->count; i++) {
+    for (size_t i = 0; i < normalizer->count && chars->length; i++) {
         const struct kiln__subwords_step *step = &normalizer->steps[i];
-        struct kiln__chars made = {.failed = chars->failed};
+        struct kiln__text made = {.failed = chars->failed};
         switch (step->kind) {
         case KILN__SUBWORDS_CHARSMAP: map_graphemes(step, chars, &made); break;
         case KILN__SUBWORDS_UNICODE: map_unicode(step, chars, &made); break;
@@ -164,11 +147,11 @@ void kiln__subwords_normalize(const struct kiln__subwords_normalizer *normalizer
         case KILN__SUBWORDS_REPLACE: replace(step, chars, &made); break;
         case KILN__SUBWORDS_REPLACE_SPACES: replace_spaces(step, chars, &made); break;
         case KILN__SUBWORDS_PREPEND:
-            kiln__chars_add(&made, step->to, strlen(step->to));
-            kiln__chars_add(&made, chars->bytes, chars->count);
+            kiln__text_add_bytes(&made, step->to, strlen(step->to));
+            kiln__text_add_bytes(&made, chars->data, chars->length);
             break;
         }
-        free(chars->bytes);
+        free(chars->data);
         *chars = made;
     }
 }

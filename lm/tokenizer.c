@@ -76,6 +76,45 @@ static kiln_status read_special(const struct kiln__gguf *gguf, struct kiln__toke
     return status ? status : read_ends(gguf, tokenizer);
 }
 
+/* The token of one of two keys, or the one that is written so; -1: none. */
+static kiln_status read_around(const struct kiln__gguf *gguf,
+                               const struct kiln__tokenizer *tokenizer, const char *const keys[2],
+                               const char *usual, int32_t *token)
+{
+    kiln_status status = KILN_OK;
+    *token = -1;
+    for (int i = 0; i < 2 && !status && *token < 0; i++)
+        status = read_number(gguf, keys[i], tokenizer->vocabulary.count, token);
+    const json_t *number = json_object_get(tokenizer->words->vocabulary, usual);
+    if (!status && *token < 0 && number)
+        *token = (int32_t)json_integer_value(number);
+    return status;
+}
+
+/* WordPiece, whose texts stand between two tokens. */
+static kiln_status read_words(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
+{
+    static const char *const begins[] = {"tokenizer.ggml.cls_token_id",
+                                         "tokenizer.ggml.bos_token_id"},
+                             *const ends[] = {"tokenizer.ggml.seperator_token_id",
+                                              "tokenizer.ggml.eos_token_id"};
+    kiln_status status = kiln__wordpiece_read_gguf(gguf, &tokenizer->vocabulary, &tokenizer->words);
+    if (!status)
+        status = read_around(gguf, tokenizer, begins, "[CLS]", &tokenizer->begin);
+    if (!status)
+        status = read_around(gguf, tokenizer, ends, "[SEP]", &tokenizer->end);
+    if (!status && (tokenizer->begin < 0 || tokenizer->end < 0))
+        status =
+            kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: %s: no token is for a text's %s",
+                          gguf->path, tokenizer->begin < 0 ? "beginning" : "end");
+    const int32_t end = tokenizer->end;
+    if (!status)
+        status = kiln__tokenizer_make_ends(tokenizer);
+    tokenizer->end = end;
+    tokenizer->adds_begin = true;
+    return status;
+}
+
 /* tokenizer.ggml.model */
 static const struct {
     const char *name;
@@ -85,6 +124,7 @@ static const struct {
 } models[] = {
     {"gpt2", KILN__BYTE_LEVEL, kiln__bpe_read},
     {"llama", KILN__SPACED, kiln__bpe_read_scores},
+    {"bert", KILN__SPACED, NULL}, /* read_words() */
 };
 
 kiln_status kiln__tokenizer_read(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
@@ -97,10 +137,12 @@ kiln_status kiln__tokenizer_read(const struct kiln__gguf *gguf, struct kiln__tok
     if (!status && row == sizeof models / sizeof *models)
         status = kiln__lm_fail(KILN_UNSUPPORTED,
                                "kiln_lm_load: %s: the tokenizer is \"%.*s\"; kiln knows gpt2 "
-                               "(byte-level BPE) and llama (SentencePiece's BPE)",
+                               "(byte-level BPE), llama (SentencePiece's BPE) and bert (WordPiece)",
                                gguf->path, KILN__GGUF_SAID(model));
     if (!status)
         status = kiln__vocabulary_read(gguf, models[row].spelling, &tokenizer->vocabulary);
+    if (!status && !models[row].read)
+        return read_words(gguf, tokenizer);
     if (!status)
         status = models[row].read(gguf, &tokenizer->vocabulary, &tokenizer->bpe);
     return status ? status : read_special(gguf, tokenizer);
@@ -109,6 +151,7 @@ kiln_status kiln__tokenizer_read(const struct kiln__gguf *gguf, struct kiln__tok
 void kiln__tokenizer_free(struct kiln__tokenizer *tokenizer)
 {
     kiln__subwords_close(tokenizer->subwords);
+    kiln__wordpiece_close(tokenizer->words);
     kiln__bpe_free(&tokenizer->bpe);
     kiln__vocabulary_free(&tokenizer->vocabulary);
     free(tokenizer->ends);
@@ -139,6 +182,8 @@ static bool encode_part(const struct kiln__tokenizer *tokenizer, const char *tex
 {
     const bool leads = *begins;
     *begins = false;
+    if (tokenizer->words)
+        return kiln__wordpiece_encode(tokenizer->words, text, bytes, SIZE_MAX, tokens);
     return kiln__bpe_encode(&tokenizer->bpe, text, bytes, leads, tokens);
 }
 

@@ -7,13 +7,15 @@
 #include "lm/gguf.h"
 #include "lm/subwords.h"
 #include "lm/vocabulary.h"
+#include "lm/wordpiece.h"
 
 struct kiln__tokenizer {
     struct kiln__vocabulary vocabulary;
     struct kiln__bpe bpe;
     struct kiln__subwords
-        *subwords;      /* of tokenizer.json, in place of all that finds tokens; or NULL */
-    int32_t begin, end; /* of a text; -1: none */
+        *subwords; /* of tokenizer.json, in place of all that finds tokens; or NULL */
+    struct kiln__wordpiece *words; /* of encoders, in place of bpe; or NULL */
+    int32_t begin, end;            /* of a text; -1: none */
     bool adds_begin;
     bool *ends; /* of each token, whether an answer ends with it */
 };

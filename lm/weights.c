@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lm/caches.h"
 #include "lm/error.h"
 #include "lm/folder.h"
 #include "lm/model.h"
@@ -196,18 +197,38 @@ static kiln_status read_folder(const struct room *room, const struct matrix *mat
     return status;
 }
 
-/* Vectors are f32. */
+/* In f32 first, which stays where blocks cannot have it. */
+static kiln_status read_blocks(const struct room *room, const struct matrix *matrix,
+                               const struct kiln__gguf_tensor **tensors,
+                               struct kiln__lm_matrix *made)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < matrix->parts; i++)
+        rows += matrix->rows[i];
+    kiln_status status = room->gguf->prefix ? read_folder(room, matrix, KILN_F32, tensors, made)
+                                            : convert(room, matrix, KILN_F32, tensors, made);
+    return status ? status
+                  : kiln__lm_quantise(room->lm->context, room->lm->stored, rows, matrix->width,
+                                      &made->parts[0]);
+}
+
+/* Vectors are f32. What the file has in blocks stays in these. */
 static kiln_status read_matrix(const struct room *room, const struct matrix *matrix, size_t layer,
                                struct kiln__lm_matrix *made)
 {
     const struct kiln__gguf_tensor *tensors[KILN__LM_MOST_PARTS] = {NULL};
     const kiln_type wanted = matrix->is_vector ? KILN_F32 : room->lm->stored;
     kiln_status status = find_tensors(room, matrix, layer, tensors);
-    bool as_it_is = true;
-    for (size_t i = 0; i < matrix->parts && !status; i++)
+    bool as_it_is = true, quantised = false;
+    for (size_t i = 0; i < matrix->parts && !status; i++) {
         as_it_is = as_it_is && (!wanted || tensors[i]->format->type == wanted);
+        quantised = quantised || tensors[i]->format->weights > 1;
+    }
     if (status)
         return status;
+    if (kiln__lm_is_block_type(wanted))
+        return quantised ? copy(room, matrix, tensors, made)
+                         : read_blocks(room, matrix, tensors, made);
     if (room->gguf->prefix)
         return read_folder(room, matrix, wanted, tensors, made);
     return as_it_is ? copy(room, matrix, tensors, made)
@@ -216,10 +237,20 @@ static kiln_status read_matrix(const struct room *room, const struct matrix *mat
 
 /* ---- all of them ---- */
 
+/* Whether queries, keys and values are one tensor: of encoders either may be. */
+static bool is_fused(const struct room *room, size_t layer)
+{
+    const struct kiln__architecture *row = room->lm->shape.architecture;
+    char name[LONGEST];
+    name_tensor(room, name, "attn_qkv.weight", layer);
+    return row->encodes ? kiln__gguf_tensor(room->gguf, name) != NULL : row->fused;
+}
+
 static kiln_status read_layer(struct room *room, size_t number)
 {
     const struct kiln__lm_shape *shape = &room->lm->shape;
     const struct kiln__architecture *row = shape->architecture;
+    const bool fused = is_fused(room, number), encodes = row->encodes, biases = row->biases;
     const size_t width = shape->width, inner = shape->inner, q = shape->heads * shape->size,
                  k = shape->pairs * shape->size;
     struct kiln__lm_layer *layer = &room->lm->weights.layers[number];
@@ -228,25 +259,34 @@ static kiln_status read_layer(struct room *room, size_t number)
         struct matrix matrix;
         struct kiln__lm_matrix *made;
     } all[] = {
-        {true, {{"attn_norm.weight"}, {width}, 1, 0, true}, &layer->attention_norm},
-        {!row->fused,
+        {!encodes, {{"attn_norm.weight"}, {width}, 1, 0, true}, &layer->attention_norm},
+        {!fused,
          {{"attn_q.weight", "attn_k.weight", "attn_v.weight"}, {q, k, k}, 3, width, false},
          &layer->qkv},
-        {row->fused, {{"attn_qkv.weight"}, {q + 2 * k}, 1, width, false}, &layer->qkv},
-        {row->biases,
+        {fused, {{"attn_qkv.weight"}, {q + 2 * k}, 1, width, false}, &layer->qkv},
+        {biases && !fused,
          {{"attn_q.bias", "attn_k.bias", "attn_v.bias"}, {q, k, k}, 3, 0, true},
          &layer->qkv_bias},
+        {biases && fused, {{"attn_qkv.bias"}, {q + 2 * k}, 1, 0, true}, &layer->qkv_bias},
         {row->head_norms, {{"attn_q_norm.weight"}, {shape->size}, 1, 0, true}, &layer->q_norm},
         {row->head_norms, {{"attn_k_norm.weight"}, {shape->size}, 1, 0, true}, &layer->k_norm},
         {true, {{"attn_output.weight"}, {width}, 1, q, false}, &layer->out},
+        {encodes && biases, {{"attn_output.bias"}, {width}, 1, 0, true}, &layer->out_bias},
         {row->after_norms, {{"post_attention_norm.weight"}, {width}, 1, 0, true}, &layer->out_norm},
-        {true, {{"ffn_norm.weight"}, {width}, 1, 0, true}, &layer->inner_norm},
+        {encodes, {{"attn_output_norm.weight"}, {width}, 1, 0, true}, &layer->out_norm},
+        {encodes, {{"attn_output_norm.bias"}, {width}, 1, 0, true}, &layer->out_norm_shift},
+        {!encodes, {{"ffn_norm.weight"}, {width}, 1, 0, true}, &layer->inner_norm},
         {row->fused, {{"ffn_up.weight"}, {2 * inner}, 1, width, false}, &layer->gate_up},
-        {!row->fused,
+        {row->plain, {{"ffn_up.weight"}, {inner}, 1, width, false}, &layer->gate_up},
+        {!row->fused && !row->plain,
          {{"ffn_gate.weight", "ffn_up.weight"}, {inner, inner}, 2, width, false},
          &layer->gate_up},
+        {encodes && biases, {{"ffn_up.bias"}, {inner}, 1, 0, true}, &layer->up_bias},
         {true, {{"ffn_down.weight"}, {width}, 1, inner, false}, &layer->down},
+        {encodes && biases, {{"ffn_down.bias"}, {width}, 1, 0, true}, &layer->down_bias},
         {row->after_norms, {{"post_ffw_norm.weight"}, {width}, 1, 0, true}, &layer->down_norm},
+        {encodes, {{"layer_output_norm.weight"}, {width}, 1, 0, true}, &layer->down_norm},
+        {encodes, {{"layer_output_norm.bias"}, {width}, 1, 0, true}, &layer->down_norm_shift},
     };
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < sizeof all / sizeof *all && !status; i++)
@@ -294,19 +334,49 @@ static kiln_status refuse_others(const struct room *room)
     return KILN_OK;
 }
 
-static kiln_status read_all(struct room *room)
+/* What is beside an encoder's layers. A text is of the first kind of two that some models have. */
+static kiln_status read_encoder(struct room *room)
+{
+    kiln_lm *lm = room->lm;
+    const struct kiln__lm_shape *shape = &lm->shape;
+    struct kiln__lm_weights *weights = &lm->weights;
+    const struct kiln__gguf_tensor *found = kiln__gguf_tensor(room->gguf, "token_types.weight");
+    const size_t count = found ? found->dims[1] : 0, width = shape->width;
+    const struct {
+        bool wanted;
+        struct matrix matrix;
+        struct kiln__lm_matrix *made;
+    } all[] = {
+        {true, {{"token_embd_norm.weight"}, {width}, 1, 0, true}, &weights->norm},
+        {true, {{"token_embd_norm.bias"}, {width}, 1, 0, true}, &weights->norm_shift},
+        {shape->architecture->placed,
+         {{"position_embd.weight"}, {shape->context}, 1, width, false},
+         &weights->places},
+        {found && found->rank > 1,
+         {{"token_types.weight"}, {count}, 1, width, false},
+         &weights->kinds},
+    };
+    kiln_status status = KILN_OK;
+    for (size_t i = 0; i < sizeof all / sizeof *all && !status; i++)
+        if (all[i].wanted)
+            status = read_matrix(room, &all[i].matrix, NO_LAYER, all[i].made);
+    return status || shape->architecture->placed
+               ? status
+               : kiln__lm_angles_make("kiln_lm_load", lm, shape->context, KILN__LM_FAR,
+                                      &weights->cosine, &weights->sine);
+}
+
+/* What is beside a decoder's. */
+static kiln_status read_decoder(struct room *room)
 {
     const struct kiln__lm_shape *shape = &room->lm->shape;
     struct kiln__lm_weights *weights = &room->lm->weights;
-    const struct matrix words = {{"token_embd.weight"}, {shape->words}, 1, shape->width, false};
     const struct matrix output = {{"output.weight"}, {shape->words}, 1, shape->width, false};
     const struct matrix norm = {{"output_norm.weight"}, {shape->width}, 1, 0, true};
     char name[LONGEST];
     const bool is_there = use_tensor(room, name_tensor(room, name, output.names[0], NO_LAYER));
     const bool is_tied = shape->tied == KILN__LM_TIED_UNLESS_THERE ? !is_there : shape->tied;
-    kiln_status status = read_matrix(room, &words, NO_LAYER, &weights->words);
-    if (!status)
-        status = read_matrix(room, &norm, NO_LAYER, &weights->norm);
+    kiln_status status = read_matrix(room, &norm, NO_LAYER, &weights->norm);
     if (!status && !is_tied) {
         status = read_matrix(room, &output, NO_LAYER, &weights->output);
     } else if (!status) {
@@ -314,10 +384,18 @@ static kiln_status read_all(struct room *room)
             kiln_buffer_retain(weights->words.parts[i]);
         weights->output = weights->words;
     }
+    return status ? status : read_factors(room);
+}
+
+static kiln_status read_all(struct room *room)
+{
+    const struct kiln__lm_shape *shape = &room->lm->shape;
+    const struct matrix words = {{"token_embd.weight"}, {shape->words}, 1, shape->width, false};
+    kiln_status status = read_matrix(room, &words, NO_LAYER, &room->lm->weights.words);
     for (size_t i = 0; i < shape->layers && !status; i++)
         status = read_layer(room, i);
     if (!status)
-        status = read_factors(room);
+        status = (shape->architecture->encodes ? read_encoder : read_decoder)(room);
     return status ? status : refuse_others(room);
 }
 
@@ -351,12 +429,18 @@ void kiln__lm_weights_free(kiln_lm *lm)
     release(&weights->words);
     release(&weights->norm);
     release(&weights->output);
+    release(&weights->norm_shift);
+    release(&weights->places);
+    release(&weights->kinds);
+    kiln_buffer_release(weights->cosine);
+    kiln_buffer_release(weights->sine);
     for (size_t i = 0; weights->layers && i < lm->shape.layers; i++) {
         const struct kiln__lm_layer *layer = &weights->layers[i];
         const struct kiln__lm_matrix *const all[] = {
-            &layer->attention_norm, &layer->qkv,  &layer->qkv_bias, &layer->q_norm,
-            &layer->k_norm,         &layer->out,  &layer->out_norm, &layer->inner_norm,
-            &layer->gate_up,        &layer->down, &layer->down_norm};
+            &layer->attention_norm, &layer->qkv,     &layer->qkv_bias,  &layer->q_norm,
+            &layer->k_norm,         &layer->out,     &layer->out_norm,  &layer->inner_norm,
+            &layer->gate_up,        &layer->down,    &layer->down_norm, &layer->out_bias,
+            &layer->out_norm_shift, &layer->up_bias, &layer->down_bias, &layer->down_norm_shift};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
             release(all[k]);
     }

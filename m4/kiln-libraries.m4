@@ -105,6 +105,9 @@ AC_DEFUN([KILN_ONNX], [
         Ubuntu: apt-get install libprotobuf-c-dev protobuf-c-compiler libonnx-dev])])
     with_onnx=$kiln_onnx])
   AM_CONDITIONAL([ONNX], [test "$with_onnx" = yes])
+  # libkiln-lm reads models in ONNX files by it.
+  AS_IF([test "$with_onnx" = yes], [LM_REQUIRES="kiln-onnx = $PACKAGE_VERSION, "])
+  AC_SUBST([LM_REQUIRES])
 ])
 
 # What libkiln-lm cuts texts with.

@@ -199,6 +199,7 @@ void kiln_mpi_release(kiln_mpi *mpi)
         MPI_Comm_free(&mpi->comm);
     pthread_cond_destroy(&mpi->changed);
     pthread_mutex_destroy(&mpi->lock);
+    free(mpi->copies);
     free(mpi->ranges);
     free(mpi);
 }

@@ -19,6 +19,7 @@ struct kiln__mpi_work {
     /* Answers what MPI has answered. */
     int (*begin)(kiln_mpi *mpi, struct kiln__mpi_work *work);
     void *values;
+    const float *own; /* what this rank adds, if not in place */
     int count;
     int root;
     size_t bytes; /* of an element that is gathered */
@@ -36,6 +37,10 @@ struct kiln_mpi {
     /* Works from `done` up to `begun` belong to the thread. */
     struct kiln__mpi_work works[KILN__MPI_MOST_WORKS];
     int *ranges; /* of each work: how many elements each rank has, and where they begin */
+
+    /* Of a step's gradients, where a sum is not made in place. */
+    float *copies;
+    size_t copied, room;
 
     /* Of who agrees: MPI may have them for ever. */
     int pair[2];

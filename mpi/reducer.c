@@ -2,12 +2,15 @@
 /* What ranks compute together: sums of gradients, and whether all are well. */
 #include "mpi/ranks.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 /* ---- works ---- */
 
 int kiln__mpi_sum_floats(kiln_mpi *mpi, struct kiln__mpi_work *work)
 {
-    return MPI_Iallreduce(MPI_IN_PLACE, work->values, work->count, MPI_FLOAT, MPI_SUM, mpi->comm,
-                          &work->request);
+    return MPI_Iallreduce(work->own ? work->own : MPI_IN_PLACE, work->values, work->count,
+                          MPI_FLOAT, MPI_SUM, mpi->comm, &work->request);
 }
 
 int kiln__mpi_sum_doubles(kiln_mpi *mpi, struct kiln__mpi_work *work)
@@ -98,10 +101,39 @@ kiln_status kiln__mpi_compare(kiln_mpi *mpi, const char *call, const char *what,
 
 static const char create_call[] = "kiln_parallel_create", step_call[] = "kiln_parallel_step";
 
+/* Open MPI (up to 5.0) makes sums in place along a tree to one rank and back, which sends
+ * log2(ranks) times the bytes; sums of another array by exchanging halves, which sends twice the
+ * bytes. */
+static bool sums_in_place(const kiln_mpi *mpi)
+{
+#ifdef OPEN_MPI
+    return mpi->ranks < 4;
+#else
+    (void)mpi;
+    return true;
+#endif
+}
+
+static kiln_status make_room(kiln_mpi *mpi, size_t count)
+{
+    if (sums_in_place(mpi) || count <= mpi->room)
+        return KILN_OK;
+    float *copies = malloc(count * sizeof *copies);
+    if (!copies)
+        return kiln__mpi_fail(KILN_OUT_OF_HOST_MEMORY, "%s: no memory for gradients", create_call);
+    free(mpi->copies);
+    mpi->copies = copies;
+    mpi->room = count;
+    return KILN_OK;
+}
+
 static kiln_status join(void *user, kiln_status own, size_t count, uint32_t layout, double *shares)
 {
     kiln_mpi *mpi = user;
+    /* MPI may still read the copies of a step that did not end: then this says so. */
     kiln_status status = kiln__mpi_agree(mpi, own, create_call);
+    if (!status)
+        status = kiln__mpi_agree(mpi, make_room(mpi, count), create_call);
     if (!status)
         status = kiln__mpi_compare(mpi, create_call, "numbers in the gradients", count);
     if (!status) {
@@ -122,11 +154,23 @@ static kiln_status join(void *user, kiln_status own, size_t count, uint32_t layo
     return status;
 }
 
+/* NULL: they are added in place, as are numbers that were not announced; alike in all ranks. */
+static const float *copy_of(kiln_mpi *mpi, const float *values, size_t count)
+{
+    if (sums_in_place(mpi) || mpi->room - mpi->copied < count)
+        return NULL;
+    float *copy = mpi->copies + mpi->copied;
+    mpi->copied += count;
+    return memcpy(copy, values, count * sizeof *copy);
+}
+
 static kiln_status begin(void *user, float *values, size_t count)
 {
-    return kiln__mpi_begin(user, &(struct kiln__mpi_work){.begin = kiln__mpi_sum_floats,
-                                                          .values = values,
-                                                          .count = (int)count});
+    kiln_mpi *mpi = user;
+    return kiln__mpi_begin(mpi, &(struct kiln__mpi_work){.begin = kiln__mpi_sum_floats,
+                                                         .values = values,
+                                                         .own = copy_of(mpi, values, count),
+                                                         .count = (int)count});
 }
 
 static kiln_status begin_shard(void *user, float *values, size_t elements)
@@ -149,9 +193,12 @@ static kiln_status wait(void *user)
     return kiln__mpi_wait(user);
 }
 
+/* All sums of the step are there, or none is made any more. */
 static kiln_status agree(void *user, kiln_status own)
 {
-    return kiln__mpi_agree(user, own, step_call);
+    kiln_mpi *mpi = user;
+    mpi->copied = 0;
+    return kiln__mpi_agree(mpi, own, step_call);
 }
 
 kiln_reducer kiln__mpi_make_reducer(kiln_mpi *mpi)

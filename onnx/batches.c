@@ -17,11 +17,11 @@
 
 /* A batch, on lease or kept. Inputs and outputs that are large have no memory of their own before
  * kiln_model_batch() gives it: what they were bound to in a run may be gone since. */
-struct kiln__onnx_kept {
+struct kiln__onnx_cached {
     kiln_model_lease lease; /* first: a caller has its address */
     kiln_onnx_model *model;
-    bool borrows;                 /* large ones have no memory of their own */
-    struct kiln__onnx_kept *next; /* among the kept: less recently used */
+    bool borrows;                   /* large ones have no memory of their own */
+    struct kiln__onnx_cached *next; /* among the kept: less recently used */
     kiln_array *contents; /* of inputs that decide about shapes: copies, else data is NULL */
 };
 
@@ -40,7 +40,7 @@ static bool same_shape(const kiln_array *a, const kiln_array *b)
 }
 
 /* Whether a batch was recorded for inputs like these. */
-static bool fits(const struct kiln__onnx_kept *kept, const kiln_array *inputs)
+static bool fits(const struct kiln__onnx_cached *kept, const kiln_array *inputs)
 {
     for (size_t i = 0; i < kept->lease.n_inputs; i++) {
         const kiln_array *content = &kept->contents[i];
@@ -55,7 +55,7 @@ static bool fits(const struct kiln__onnx_kept *kept, const kiln_array *inputs)
 
 /* ---- making and releasing one ---- */
 
-static void release(struct kiln__onnx_kept *kept)
+static void release(struct kiln__onnx_cached *kept)
 {
     kiln_context *context = kept->model->context;
     kiln_batch_release(kept->lease.batch);
@@ -84,7 +84,7 @@ static bool is_large(const kiln_array *array)
     return bytes_of(array) >= LARGE;
 }
 
-static kiln_status enter_input(struct kiln__onnx_kept *kept, size_t i, const kiln_array *given)
+static kiln_status enter_input(struct kiln__onnx_cached *kept, size_t i, const kiln_array *given)
 {
     kiln_array *input = &kept->lease.inputs[i];
     *input = *given;
@@ -109,12 +109,12 @@ static kiln_status enter_input(struct kiln__onnx_kept *kept, size_t i, const kil
 }
 
 /* What arrays without memory are bound to between runs; nothing is there to be read. */
-static void *nowhere(struct kiln__onnx_kept *kept)
+static void *nowhere(struct kiln__onnx_cached *kept)
 {
     return kept;
 }
 
-static kiln_status ask_output(struct kiln__onnx_kept *kept, size_t i, kiln_tensor tensor)
+static kiln_status ask_output(struct kiln__onnx_cached *kept, size_t i, kiln_tensor tensor)
 {
     kiln_array *output = &kept->lease.outputs[i];
     kiln_batch *batch = kept->lease.batch;
@@ -129,7 +129,7 @@ static kiln_status ask_output(struct kiln__onnx_kept *kept, size_t i, kiln_tenso
 }
 
 /* Inputs and outputs are bound to their own memory, or nowhere. */
-static void bind_own(struct kiln__onnx_kept *kept)
+static void bind_own(struct kiln__onnx_cached *kept)
 {
     const kiln_model_lease *lease = &kept->lease;
     for (size_t i = 0; i < lease->n_inputs; i++)
@@ -143,7 +143,7 @@ static void bind_own(struct kiln__onnx_kept *kept)
 }
 
 /* Memory for the large ones, too. */
-static kiln_status give_memory(struct kiln__onnx_kept *kept)
+static kiln_status give_memory(struct kiln__onnx_cached *kept)
 {
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < kept->lease.n_inputs && !status; i++)
@@ -157,7 +157,7 @@ static kiln_status give_memory(struct kiln__onnx_kept *kept)
     return status;
 }
 
-static bool allocate(struct kiln__onnx_kept *kept)
+static bool allocate(struct kiln__onnx_cached *kept)
 {
     size_t ins = kept->lease.n_inputs, outs = kept->lease.n_outputs;
     kept->contents = calloc(ins + 1, sizeof *kept->contents);
@@ -168,7 +168,7 @@ static bool allocate(struct kiln__onnx_kept *kept)
 }
 
 /* The outputs are the batch's reads, in their order. */
-static kiln_status record(struct kiln__onnx_kept *kept)
+static kiln_status record(struct kiln__onnx_cached *kept)
 {
     size_t n = kept->lease.n_outputs;
     kiln_tensor *outputs = calloc(n + 1, sizeof *outputs);
@@ -183,9 +183,9 @@ static kiln_status record(struct kiln__onnx_kept *kept)
 }
 
 static kiln_status make(kiln_onnx_model *model, const kiln_array *inputs, bool borrows,
-                        struct kiln__onnx_kept **result)
+                        struct kiln__onnx_cached **result)
 {
-    struct kiln__onnx_kept *kept = calloc(1, sizeof *kept);
+    struct kiln__onnx_cached *kept = calloc(1, sizeof *kept);
     if (!kept)
         return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_batch: no memory");
     kept->model = model;
@@ -212,11 +212,11 @@ static kiln_status make(kiln_onnx_model *model, const kiln_array *inputs, bool b
 
 /* ---- those that are kept ---- */
 
-static struct kiln__onnx_kept *take(kiln_onnx_model *model, const kiln_array *inputs)
+static struct kiln__onnx_cached *take(kiln_onnx_model *model, const kiln_array *inputs)
 {
-    struct kiln__onnx_kept *found = NULL;
+    struct kiln__onnx_cached *found = NULL;
     pthread_mutex_lock(&model->lock);
-    for (struct kiln__onnx_kept **at = &model->kept; *at; at = &(*at)->next)
+    for (struct kiln__onnx_cached **at = &model->kept; *at; at = &(*at)->next)
         if (fits(*at, inputs)) {
             found = *at;
             *at = found->next;
@@ -227,30 +227,30 @@ static struct kiln__onnx_kept *take(kiln_onnx_model *model, const kiln_array *in
 }
 
 /* Enter a batch as the one most recently used; what is then too much comes back. */
-static struct kiln__onnx_kept *keep(kiln_onnx_model *model, struct kiln__onnx_kept *kept)
+static struct kiln__onnx_cached *keep(kiln_onnx_model *model, struct kiln__onnx_cached *kept)
 {
     pthread_mutex_lock(&model->lock);
     kept->next = model->kept;
     model->kept = kept;
-    struct kiln__onnx_kept **at = &model->kept;
+    struct kiln__onnx_cached **at = &model->kept;
     for (size_t n = 0; *at && n < model->options.batches; n++)
         at = &(*at)->next;
-    struct kiln__onnx_kept *surplus = *at;
+    struct kiln__onnx_cached *surplus = *at;
     *at = NULL;
     pthread_mutex_unlock(&model->lock);
     return surplus;
 }
 
-static void release_all(struct kiln__onnx_kept *kept)
+static void release_all(struct kiln__onnx_cached *kept)
 {
     while (kept) {
-        struct kiln__onnx_kept *next = kept->next;
+        struct kiln__onnx_cached *next = kept->next;
         release(kept);
         kept = next;
     }
 }
 
-void kiln__onnx_free_kept(kiln_onnx_model *model)
+void kiln__onnx_free_cached(kiln_onnx_model *model)
 {
     release_all(model->kept);
     model->kept = NULL;
@@ -282,9 +282,9 @@ static kiln_status check_inputs(const kiln_onnx_model *model, const char *call,
 
 /* One that is kept, or a new one. `borrows`: its holder binds what is large. */
 static kiln_status find_batch(kiln_onnx_model *model, const kiln_array *inputs, bool borrows,
-                              struct kiln__onnx_kept **result)
+                              struct kiln__onnx_cached **result)
 {
-    struct kiln__onnx_kept *kept = take(model, inputs);
+    struct kiln__onnx_cached *kept = take(model, inputs);
     kiln_status status = kept ? KILN_OK : make(model, inputs, borrows, &kept);
     if (!status && kept->borrows && !borrows)
         status = give_memory(kept);
@@ -298,7 +298,7 @@ static kiln_status find_batch(kiln_onnx_model *model, const kiln_array *inputs, 
 kiln_status kiln_model_batch(kiln_onnx_model *model, const kiln_array *inputs,
                              kiln_model_lease **lease)
 {
-    struct kiln__onnx_kept *kept = NULL;
+    struct kiln__onnx_cached *kept = NULL;
     if (!lease)
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_batch: lease is NULL");
     *lease = NULL;
@@ -316,7 +316,7 @@ void kiln_model_batch_return(kiln_model_lease *lease)
 {
     if (!lease)
         return;
-    struct kiln__onnx_kept *kept = (struct kiln__onnx_kept *)lease;
+    struct kiln__onnx_cached *kept = (struct kiln__onnx_cached *)lease;
     bind_own(kept);
     if (kiln_batch_status(lease->batch)) /* of its holder's making, and it stays */
         release(kept);
@@ -388,7 +388,7 @@ static kiln_status check_range(const kiln_onnx_model *model, size_t input, const
 
 static kiln_status run(kiln_onnx_model *model, const kiln_array *inputs, kiln_array *outputs)
 {
-    struct kiln__onnx_kept *kept = NULL;
+    struct kiln__onnx_cached *kept = NULL;
     kiln_status status = find_batch(model, inputs, true, &kept);
     if (status)
         return status;

@@ -5,4 +5,4 @@
 #include "onnx/model.h"
 
 /* Release all that are kept. */
-void kiln__onnx_free_kept(kiln_onnx_model *model);
+void kiln__onnx_free_cached(kiln_onnx_model *model);

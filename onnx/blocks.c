@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MatMulNBits' weights from the file to rows of blocks: q4_0 and q8_0 where these say the same,
+/* Quantised weights from the file to rows of blocks: q4_0 and q8_0 where these say the same,
  * else q4_z and q8_z, which have scales and zero points of 32 bits. */
 #include "onnx/blocks.h"
 
@@ -43,14 +43,6 @@ bool kiln__onnx_read_quantised(struct kiln__onnx_call *call, struct kiln__onnx_q
 
 /* ---- one node's content ---- */
 
-/* What a node's weights are read from, all on the host. */
-struct content {
-    struct kiln__onnx_quantised as;
-    struct kiln__onnx_elements weights, scale, zero; /* zero.type is 0: there are none */
-    uint8_t *bytes;                                  /* of `weights` */
-    float *scales, *zeros;                           /* of each block */
-};
-
 static uint8_t byte_of(const struct kiln__onnx_elements *elements, size_t i)
 {
     return elements->unpacked ? (uint8_t)((const int32_t *)elements->bytes)[i]
@@ -63,7 +55,7 @@ static bool are_bytes(const struct kiln__onnx_elements *elements, size_t count)
 }
 
 /* Whether the operands are as many as the attributes say; if not, recording will say so. */
-static bool is_whole(const struct content *content)
+static bool is_whole(const struct kiln__onnx_packed *content)
 {
     const struct kiln__onnx_quantised *as = &content->as;
     const size_t all = as->n * as->blocks;
@@ -74,7 +66,7 @@ static bool is_whole(const struct content *content)
             (kiln__onnx_type_floats(content->zero.type) && content->zero.count == all));
 }
 
-static float zero_of(const struct content *content, size_t n, size_t block)
+static float zero_of(const struct kiln__onnx_packed *content, size_t n, size_t block)
 {
     const struct kiln__onnx_quantised *as = &content->as;
     if (!content->zero.type)
@@ -86,7 +78,7 @@ static float zero_of(const struct content *content, size_t n, size_t block)
     return (float)(byte_of(&content->zero, n * as->zero_bytes + block / 2) >> block % 2 * 4 & 15);
 }
 
-static bool spread(struct content *content)
+static bool spread(struct kiln__onnx_packed *content)
 {
     const struct kiln__onnx_quantised *as = &content->as;
     const size_t all = as->n * as->blocks, bytes = content->weights.count;
@@ -107,7 +99,7 @@ static bool spread(struct content *content)
 /* ---- blocks ---- */
 
 /* The type that has these scales and zero points with the fewest bytes. */
-static kiln_type type_for(const struct content *content)
+static kiln_type type_for(const struct kiln__onnx_packed *content)
 {
     const struct kiln__onnx_quantised *as = &content->as;
     bool narrow = true;
@@ -153,7 +145,8 @@ static void store_elements(kiln_type type, const uint8_t *from, uint8_t *to)
             to[i] = from[i] ^ (type == KILN_Q8_0 ? 128 : 0);
 }
 
-static void store_row(const struct content *content, kiln_type type, size_t n, uint8_t *to)
+static void store_row(const struct kiln__onnx_packed *content, kiln_type type, size_t n,
+                      uint8_t *to)
 {
     const struct kiln__onnx_quantised *as = &content->as;
     const size_t line = as->blocks * as->block * as->bits / 8, step = BLOCK * as->bits / 8;
@@ -167,7 +160,7 @@ static void store_row(const struct content *content, kiln_type type, size_t n, u
 
 enum { PIECE = 1 << 20 };
 
-static kiln_status make_buffer(kiln_onnx_model *model, const struct content *content,
+static kiln_status make_buffer(kiln_onnx_model *model, const struct kiln__onnx_packed *content,
                                kiln_buffer **buffer)
 {
     const struct kiln__onnx_quantised *as = &content->as;
@@ -208,14 +201,15 @@ static bool has_operand(const struct kiln__onnx_node *node, size_t i)
 
 /* The node's content if all of it is in the file; else *whole is false. */
 static kiln_status read_content(const kiln_onnx_model *model, const struct kiln__onnx_node *node,
-                                const char *folder, struct content *content, bool *whole)
+                                const char *folder, struct kiln__onnx_packed *content, bool *whole)
 {
     struct kiln__onnx_elements *const parts[] = {&content->weights, &content->scale,
                                                  &content->zero};
     struct kiln__onnx_recorder recorder = {0};
     struct kiln__onnx_call call = {.recorder = &recorder, .node = node};
     kiln_status status = KILN_OK;
-    *whole = kiln__onnx_read_quantised(&call, &content->as);
+    const bool is_linear = node->row == &kiln__onnx_linear_row;
+    *whole = is_linear || kiln__onnx_read_quantised(&call, &content->as);
     for (size_t i = 0; i < 3 && *whole && !status; i++) {
         const struct kiln__onnx_constant *constant = constant_of(model, node, i + 1);
         if (constant)
@@ -223,16 +217,35 @@ static kiln_status read_content(const kiln_onnx_model *model, const struct kiln_
         else
             *whole = i == 2 && !has_operand(node, 3);
     }
+    if (*whole && !status && is_linear)
+        return kiln__onnx_spread_linear(node, content, whole);
     *whole = *whole && !status && is_whole(content);
     if (*whole && !spread(content))
         status = kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory");
     return status;
 }
 
+/* The node has them from now on; of NULL there is nothing to keep. */
+static kiln_status keep(kiln_onnx_model *model, const struct kiln__onnx_node *node,
+                        kiln_buffer *buffer)
+{
+    if (!buffer)
+        return KILN_OK;
+    struct kiln__onnx_blocks *more =
+        realloc(model->blocks, (model->n_blocks + 1) * sizeof *model->blocks);
+    if (!more) {
+        kiln_buffer_release(buffer);
+        return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory");
+    }
+    model->blocks = more;
+    model->blocks[model->n_blocks++] = (struct kiln__onnx_blocks){node, buffer};
+    return KILN_OK;
+}
+
 static kiln_status read_node(kiln_onnx_model *model, const struct kiln__onnx_node *node,
                              const char *folder)
 {
-    struct content content = {0};
+    struct kiln__onnx_packed content = {0};
     bool whole;
     kiln_buffer *buffer = NULL;
     kiln_status status = read_content(model, node, folder, &content, &whole);
@@ -244,19 +257,39 @@ static kiln_status read_node(kiln_onnx_model *model, const struct kiln__onnx_nod
     free(content.bytes);
     free(content.scales);
     free(content.zeros);
-    if (!buffer || status) {
-        kiln_buffer_release(buffer);
+    return status ? status : keep(model, node, buffer);
+}
+
+/* Another node's, of the same matrix read the same way. */
+static kiln_buffer *find_quantised(const kiln_onnx_model *model, uint32_t value, bool turned)
+{
+    for (size_t i = 0; i < model->n_blocks; i++) {
+        bool way;
+        if (kiln__onnx_is_quantised(model, model->blocks[i].node, &way) && way == turned &&
+            model->blocks[i].node->inputs[1] == value)
+            return model->blocks[i].buffer;
+    }
+    return NULL;
+}
+
+static kiln_status quantise_node(kiln_onnx_model *model, const struct kiln__onnx_node *node,
+                                 bool turned, const char *folder)
+{
+    const struct kiln__onnx_constant *constant = constant_of(model, node, 1);
+    kiln_buffer *buffer = constant ? find_quantised(model, node->inputs[1], turned) : NULL;
+    if (!constant)
+        return KILN_OK;
+    if (buffer) {
+        kiln_buffer_retain(buffer);
+        return keep(model, node, buffer);
+    }
+    struct kiln__onnx_elements elements;
+    kiln_status status = kiln__onnx_elements(constant->proto, folder, &elements);
+    if (status)
         return status;
-    }
-    struct kiln__onnx_blocks *more =
-        realloc(model->blocks, (model->n_blocks + 1) * sizeof *model->blocks);
-    if (!more) {
-        kiln_buffer_release(buffer);
-        return kiln__onnx_fail(KILN_OUT_OF_HOST_MEMORY, "kiln_model_load: no memory");
-    }
-    model->blocks = more;
-    model->blocks[model->n_blocks++] = (struct kiln__onnx_blocks){node, buffer};
-    return KILN_OK;
+    status = kiln__onnx_quantise(model, &elements, turned, &buffer);
+    kiln__onnx_elements_free(&elements);
+    return status ? status : keep(model, node, buffer);
 }
 
 /* ---- all of them ---- */
@@ -279,16 +312,24 @@ struct walk {
 
 static kiln_status read_weights(struct walk *walk, const struct kiln__onnx_node *node)
 {
-    return node->row && !strcmp(node->row->name, "MatMulNBits")
-               ? read_node(walk->model, node, walk->folder)
+    bool turned;
+    if (!node->row)
+        return KILN_OK;
+    if (node->row == &kiln__onnx_linear_row || !strcmp(node->row->name, "MatMulNBits"))
+        return read_node(walk->model, node, walk->folder);
+    return kiln__onnx_is_quantised(walk->model, node, &turned)
+               ? quantise_node(walk->model, node, turned, walk->folder)
                : KILN_OK;
 }
 
 static kiln_status mark_operands(struct walk *walk, const struct kiln__onnx_node *node)
 {
-    const bool in_blocks = kiln__onnx_blocks_of(walk->model, node) != NULL;
+    bool turned;
+    const size_t last = !kiln__onnx_blocks_of(walk->model, node)              ? 0
+                        : kiln__onnx_is_quantised(walk->model, node, &turned) ? 1
+                                                                              : 3;
     for (size_t i = 0; i < node->n_inputs; i++)
-        if (node->inputs[i] != KILN__ONNX_NONE && !(in_blocks && i >= 1 && i <= 3))
+        if (node->inputs[i] != KILN__ONNX_NONE && (i < 1 || i > last))
             walk->read[node->inputs[i]] = true;
     return KILN_OK;
 }
@@ -311,7 +352,7 @@ static kiln_status walk_nodes(struct walk *walk, const struct kiln__onnx_node *n
         if (!nodes[i].live && !parts)
             continue;
         status = walk->visit(walk, &nodes[i]);
-        if (!status)
+        if (!status && !kiln__onnx_blocks_of(walk->model, &nodes[i]))
             status = walk_nodes(walk, nodes[i].parts, nodes[i].n_parts, true);
         for (size_t g = 0; g < nodes[i].n_graphs && !status; g++)
             if (nodes[i].graphs[g])

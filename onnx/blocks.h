@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantised weights of MatMulNBits that the file has: at load they become rows of a type of blocks
- * of kiln's, which products read as they lie in memory. */
+/* Quantised weights that the file has, of MatMulNBits, or of DequantizeLinear before a MatMul, and
+ * floats where the model's options say so: at load they become rows of a type of blocks of kiln's,
+ * which products read as they lie in memory. */
 #pragma once
 
 #include "onnx/call.h"
 #include "onnx/model.h"
+#include "onnx/tensor.h"
 
 /* The weights of one node as a buffer [N, K up to a multiple of 32]. */
 struct kiln__onnx_blocks {
@@ -20,6 +22,39 @@ struct kiln__onnx_quantised {
     size_t zero_bytes; /* of a result's zero points where they are packed */
     unsigned bits;     /* of an element: 4 or 8 */
 };
+
+/* What a node's weights are read from, all on the host. */
+struct kiln__onnx_packed {
+    struct kiln__onnx_quantised as;
+    struct kiln__onnx_elements weights, scale, zero; /* zero.type is 0: there are none */
+    uint8_t *bytes;        /* MatMulNBits' of `weights`; NULL: those that lie there */
+    float *scales, *zeros; /* of each block */
+};
+
+/* Bytes, scales and zero points of nodes that patterns.c has joined to kiln__onnx_linear_row; not
+ * *whole: their weights are no rows of blocks. Errors: OUT_OF_HOST_MEMORY. */
+kiln_status kiln__onnx_spread_linear(const struct kiln__onnx_node *node,
+                                     struct kiln__onnx_packed *packed, bool *whole);
+
+/* Whether a product's operand 1 is to become blocks, as the model's options say, and whether its
+ * elements of a sum lie along its last dimension. */
+bool kiln__onnx_is_quantised(const kiln_onnx_model *model, const struct kiln__onnx_node *node,
+                             bool *turned);
+
+/* A buffer of blocks of a matrix of floats; NULL: blocks of that type cannot hold them. Errors:
+ * OUT_OF_HOST_MEMORY, and those of kiln_buffer_create() and kiln_buffer_write(). */
+kiln_status kiln__onnx_quantise(const kiln_onnx_model *model,
+                                const struct kiln__onnx_elements *weights, bool turned,
+                                kiln_buffer **buffer);
+
+/* Operand 0 times the rows of a buffer of blocks, of which there are N, of K elements; refuses
+ * other shapes and types. */
+kiln_tensor kiln__onnx_matmul_blocks(struct kiln__onnx_call *call, size_t k, size_t n,
+                                     kiln_buffer *blocks);
+
+/* x, of this rank and K last, times the rows of a buffer of blocks. */
+kiln_tensor kiln__onnx_times_blocks(struct kiln__onnx_call *call, kiln_tensor x, size_t rank,
+                                    size_t k, kiln_buffer *blocks);
 
 /* A node's attributes; false after refusing the node. */
 bool kiln__onnx_read_quantised(struct kiln__onnx_call *call, struct kiln__onnx_quantised *weights);

@@ -345,3 +345,25 @@ struct kiln__onnx_host *kiln__onnx_give_host(struct kiln__onnx_call *call, size_
     memcpy(out->dims, host->dims, sizeof out->dims);
     return host;
 }
+
+bool kiln__onnx_shape_of(struct kiln__onnx_call *call, const int64_t *list, size_t n, size_t *dims)
+{
+    if (n > KILN_MAX_RANK) {
+        kiln__onnx_refuse(call, KILN_UNSUPPORTED, "a shape of %zu dimensions, and %d are the most",
+                          n, KILN_MAX_RANK);
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (list[i] < 0 || (uint64_t)list[i] > PTRDIFF_MAX) {
+            kiln__onnx_refuse(call, KILN_INVALID_ARGUMENT, "dimension %zu of a shape is %" PRId64,
+                              i, list[i]);
+            return false;
+        }
+        dims[i] = (size_t)list[i];
+    }
+    size_t count;
+    if (kiln__onnx_count(n, dims, &count))
+        return true;
+    kiln__onnx_refuse(call, KILN_TOO_LARGE, "a shape has more elements than can be counted");
+    return false;
+}

@@ -72,6 +72,9 @@ const int64_t *kiln__onnx_integers(struct kiln__onnx_call *call, size_t i, size_
 /* The content of operand i if it is known and of one element. */
 bool kiln__onnx_scalar(const struct kiln__onnx_call *call, size_t i, double *number);
 
+/* A list of sizes as a shape; refuses what is none. */
+bool kiln__onnx_shape_of(struct kiln__onnx_call *call, const int64_t *list, size_t n, size_t *dims);
+
 /* ---- attributes: the default where the node has none, refused where it has another type ---- */
 
 bool kiln__onnx_has_attribute(const struct kiln__onnx_call *call, const char *name);

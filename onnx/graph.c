@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "onnx/functions.h"
 #include "onnx/names.h"
 #include "onnx/operators.h"
 #include "onnx/wire.h"
@@ -26,15 +27,9 @@ struct scope {
     unsigned depth; /* of functions' calls */
 };
 
-/* The attributes that a function has where its caller has none. */
-struct defaults {
-    size_t n;
-    Onnx__AttributeProto **list;
-};
-
 struct resolver {
     const Onnx__ModelProto *model;
-    struct defaults *defaults; /* of each of the model's functions */
+    struct kiln__onnx_defaults *defaults; /* of each of the model's functions */
     struct kiln__onnx_graphs *graphs;
     size_t n_nodes, room_values, room_constants;
 };
@@ -130,106 +125,7 @@ static int version_of(const struct scope *scope, const char *domain)
     return *domain ? 1 : 0;
 }
 
-/* ---- what the schema of functions may be too old for ---- */
-
-/* A text of a message, without an end: of a field by this name, or one that the schema has not. */
-static const char *late_text(const ProtobufCMessage *message, const char *name, unsigned number,
-                             size_t *length)
-{
-    const ProtobufCFieldDescriptor *field =
-        protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
-    const char *text = NULL;
-    size_t next = 0;
-    const uint8_t *content;
-    *length = 0;
-    if (field && field->type == PROTOBUF_C_TYPE_STRING) {
-        memcpy(&text, (const char *)message + field->offset, sizeof text);
-        *length = strlen(text_of(text));
-        return text_of(text);
-    }
-    return kiln__onnx_unknown(message, number, &next, &content, length) ? (const char *)content
-                                                                        : "";
-}
-
-static bool same_overload(const Onnx__FunctionProto *function, const Onnx__NodeProto *node)
-{
-    size_t length, other;
-    const char *a = late_text(&function->base, "overload", KILN__ONNX_FUNCTION_OVERLOAD, &length);
-    const char *b = late_text(&node->base, "overload", KILN__ONNX_NODE_OVERLOAD, &other);
-    return length == other && !memcmp(a, b, length);
-}
-
-static void *allocate(void *graphs, size_t bytes)
-{
-    return kiln__onnx_graphs_alloc(graphs, bytes, 1);
-}
-
-static void leave(void *graphs, void *pointer)
-{
-    (void)graphs; /* everything is freed together */
-    (void)pointer;
-}
-
-static kiln_status read_unknown_defaults(struct resolver *resolver,
-                                         const Onnx__FunctionProto *function,
-                                         struct defaults *defaults)
-{
-    ProtobufCAllocator allocator = {allocate, leave, resolver->graphs};
-    size_t next = 0, length;
-    const uint8_t *content;
-    defaults->list = kiln__onnx_graphs_alloc(resolver->graphs, function->base.n_unknown_fields,
-                                             sizeof *defaults->list);
-    if (!defaults->list)
-        return out_of_memory();
-    while (kiln__onnx_unknown(&function->base, KILN__ONNX_FUNCTION_DEFAULTS, &next, &content,
-                              &length)) {
-        Onnx__AttributeProto *attribute =
-            onnx__attribute_proto__unpack(&allocator, length, content);
-        if (!attribute)
-            return kiln__onnx_fail(KILN_INVALID_ARGUMENT,
-                                   "kiln_model_load: function '%s' has a damaged attribute",
-                                   text_of(function->name));
-        defaults->list[defaults->n++] = attribute;
-    }
-    return KILN_OK;
-}
-
-static kiln_status read_defaults(struct resolver *resolver)
-{
-    const Onnx__ModelProto *model = resolver->model;
-    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(
-        &onnx__function_proto__descriptor, KILN__ONNX_FUNCTION_DEFAULTS);
-    resolver->defaults =
-        kiln__onnx_graphs_alloc(resolver->graphs, model->n_functions, sizeof *resolver->defaults);
-    if (!resolver->defaults)
-        return out_of_memory();
-    kiln_status status = KILN_OK;
-    for (size_t i = 0; i < model->n_functions && !status; i++) {
-        const char *function = (const char *)model->functions[i];
-        struct defaults *defaults = &resolver->defaults[i];
-        if (field) {
-            memcpy(&defaults->n, function + field->quantifier_offset, sizeof defaults->n);
-            memcpy(&defaults->list, function + field->offset, sizeof defaults->list);
-        } else
-            status = read_unknown_defaults(resolver, model->functions[i], defaults);
-    }
-    return status;
-}
-
-/* ---- functions ---- */
-
-/* The number of the model's function that a node calls; KILN__ONNX_NONE where it calls none. */
-static size_t function_of(const Onnx__ModelProto *model, const Onnx__NodeProto *node)
-{
-    for (size_t i = 0; i < model->n_functions; i++) {
-        const Onnx__FunctionProto *function = model->functions[i];
-        if (!strcmp(text_of(function->name), text_of(node->op_type)) &&
-            !strcmp(kiln__onnx_domain(function->domain), kiln__onnx_domain(node->domain)) &&
-            same_overload(function, node))
-            return i;
-    }
-    return KILN__ONNX_NONE;
-}
+/* ---- operands ---- */
 
 static bool made_later(size_t n, Onnx__NodeProto *const *nodes, const char *name)
 {
@@ -301,7 +197,7 @@ static kiln_status write_out(struct resolver *resolver, size_t which,
                              struct kiln__onnx_graph *graph, size_t *room)
 {
     const Onnx__FunctionProto *function = resolver->model->functions[which];
-    const struct defaults *defaults = &resolver->defaults[which];
+    const struct kiln__onnx_defaults *defaults = &resolver->defaults[which];
     const Onnx__NodeProto *proto = call->proto;
     if (scope->depth == DEEPEST_CALL || proto->n_input > function->n_input ||
         proto->n_output > function->n_output)
@@ -381,7 +277,7 @@ static kiln_status resolve_node(struct resolver *resolver, const Onnx__NodeProto
     kiln_status status = find_operands(resolver, scope, &node, n_after, after);
     if (status)
         return status;
-    size_t function = function_of(resolver->model, proto);
+    size_t function = kiln__onnx_function_of(resolver->model, proto);
     node.row = kiln__onnx_find_row(domain, text_of(proto->op_type), node.version);
     if (function != KILN__ONNX_NONE && !node.row)
         return write_out(resolver, function, &node, scope, graph, room);
@@ -531,7 +427,7 @@ kiln_status kiln__onnx_resolve(const Onnx__ModelProto *model, struct kiln__onnx_
         return kiln__onnx_fail(KILN_INVALID_ARGUMENT, "kiln_model_load: the model has no graph");
     struct resolver resolver = {.model = model, .graphs = graphs};
     struct scope scope = {.n_imports = model->n_opset_import, .imports = model->opset_import};
-    kiln_status status = read_defaults(&resolver);
+    kiln_status status = kiln__onnx_function_defaults(model, graphs, &resolver.defaults);
     if (!status)
         status = resolve_graph(&resolver, model->graph, &scope, &graphs->main);
     if (status)
@@ -553,64 +449,4 @@ void kiln__onnx_graphs_free(struct kiln__onnx_graphs *graphs)
     free(graphs->names);
     free(graphs->constants);
     *graphs = (struct kiln__onnx_graphs){0};
-}
-
-/* ---- operators that are missing ---- */
-
-struct missing {
-    const struct kiln__onnx_node *node; /* the first */
-    size_t count;
-};
-
-static bool same_operator(const struct kiln__onnx_node *a, const struct kiln__onnx_node *b)
-{
-    return a->version == b->version &&
-           !strcmp(text_of(a->proto->op_type), text_of(b->proto->op_type)) &&
-           !strcmp(kiln__onnx_domain(a->proto->domain), kiln__onnx_domain(b->proto->domain));
-}
-
-enum { MOST_MISSING = 256 };
-
-static void find_missing(const struct kiln__onnx_graph *graph, struct missing *list, size_t *n)
-{
-    for (size_t k = 0; k < graph->n_nodes; k++) {
-        const struct kiln__onnx_node *node = &graph->nodes[k];
-        if (!node->live)
-            continue;
-        for (size_t i = 0; i < node->n_graphs; i++)
-            if (node->graphs[i])
-                find_missing(node->graphs[i], list, n);
-        if (node->row)
-            continue;
-        size_t i = 0;
-        while (i < *n && !same_operator(list[i].node, node))
-            i++;
-        if (i == MOST_MISSING)
-            continue;
-        if (i == *n)
-            list[(*n)++] = (struct missing){node, 0};
-        list[i].count++;
-    }
-}
-
-kiln_status kiln__onnx_supported(const struct kiln__onnx_graphs *graphs)
-{
-    struct missing list[MOST_MISSING];
-    size_t n = 0;
-    find_missing(graphs->main, list, &n);
-    if (n == 0)
-        return KILN_OK;
-    struct kiln__onnx_text text = {0};
-    for (size_t i = 0; i < n; i++) {
-        const Onnx__NodeProto *proto = list[i].node->proto;
-        const char *domain = kiln__onnx_domain(proto->domain);
-        kiln__onnx_say(&text, "%s%s%s%s of version %d (%zu time%s)", i ? ", " : "", domain,
-                       *domain ? "." : "", text_of(proto->op_type), list[i].node->version,
-                       list[i].count, list[i].count == 1 ? "" : "s");
-    }
-    kiln_status status = kiln__onnx_fail(
-        KILN_UNSUPPORTED, "kiln_model_load: %zu operator%s that libkiln-onnx does not have: %s", n,
-        n == 1 ? "" : "s", text.text ? text.text : "(no memory to say which)");
-    free(text.text);
-    return status;
 }

@@ -40,10 +40,10 @@ static kiln_status check_arguments(kiln_context *context, const kiln_model_optio
     if (status)
         return status;
     if (own->weights && own->weights != KILN_F32 && own->weights != KILN_F16 &&
-        own->weights != KILN_BF16)
+        own->weights != KILN_BF16 && own->weights != KILN_Q8_0 && own->weights != KILN_Q4_0)
         return kiln__onnx_fail(
             KILN_INVALID_ARGUMENT,
-            "kiln_model_load: options->weights is %s, and can be f32, f16 or bf16",
+            "kiln_model_load: options->weights is %s, and can be f32, f16, bf16, q8_0 or q4_0",
             kiln_type_name(own->weights));
     return KILN_OK;
 }
@@ -191,7 +191,7 @@ void kiln_model_release(kiln_onnx_model *model)
 {
     if (!model)
         return;
-    kiln__onnx_free_kept(model);
+    kiln__onnx_free_cached(model);
     kiln__onnx_free_weights(model);
     kiln__onnx_file_release(model->file);
     kiln__onnx_graphs_free(&model->graphs);

@@ -33,6 +33,7 @@ onnx_operators = \
 	onnx/ops_resize.c \
 	onnx/ops_rnn.c \
 	onnx/ops_sample.c \
+	onnx/ops_shape.c \
 	onnx/ops_signal.c \
 	onnx/ops_unpool.c
 
@@ -43,6 +44,8 @@ onnx_sources = \
 	onnx/batches.h \
 	onnx/blocks.c \
 	onnx/blocks.h \
+	onnx/blocks_floats.c \
+	onnx/blocks_linear.c \
 	onnx/call.c \
 	onnx/call.h \
 	onnx/describe.c \
@@ -50,6 +53,8 @@ onnx_sources = \
 	onnx/elementwise.h \
 	onnx/error.c \
 	onnx/error.h \
+	onnx/functions.c \
+	onnx/functions.h \
 	onnx/graph.c \
 	onnx/graph.h \
 	onnx/host.c \
@@ -58,6 +63,8 @@ onnx_sources = \
 	onnx/model.h \
 	onnx/names.c \
 	onnx/names.h \
+	onnx/once.c \
+	onnx/once.h \
 	onnx/operators.c \
 	onnx/operators.h \
 	onnx/patterns.c \
@@ -68,6 +75,7 @@ onnx_sources = \
 	onnx/source.h \
 	onnx/structure.c \
 	onnx/structure.h \
+	onnx/supported.c \
 	onnx/tensor.c \
 	onnx/tensor.h \
 	onnx/types.c \
@@ -130,30 +138,46 @@ endif
 # ---- its tests ----
 
 onnx_tests = \
-	tests/onnx/test_files \
 	tests/onnx/test_grouped \
 	tests/onnx/test_integers \
+	tests/onnx/test_linear \
+	tests/onnx/test_narrow_weights \
+	tests/onnx/test_loops \
 	tests/onnx/test_microsoft \
 	tests/onnx/test_model \
+	tests/onnx/test_model_files \
 	tests/onnx/test_patterns \
 	tests/onnx/test_quantised \
+	tests/onnx/test_refused \
 	tests/onnx/test_sample \
 	tests/onnx/test_twice
 ONNX_TEST_CPPFLAGS = -I$(top_builddir) -I$(top_srcdir) $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 ONNX_TEST_LIBS = libkiln-onnx-internal.la $(LDADD)
-tests_onnx_test_files_SOURCES = tests/onnx/test_files.c $(onnx_test_models)
-tests_onnx_test_files_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
-tests_onnx_test_files_LDADD = $(ONNX_TEST_LIBS)
+tests_onnx_test_model_files_SOURCES = tests/onnx/test_model_files.c tests/onnx/refusals.h $(onnx_test_models)
+tests_onnx_test_model_files_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
+tests_onnx_test_model_files_LDADD = $(ONNX_TEST_LIBS)
+tests_onnx_test_refused_SOURCES = tests/onnx/test_refused.c tests/onnx/refusals.h $(onnx_test_models)
+tests_onnx_test_refused_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
+tests_onnx_test_refused_LDADD = $(ONNX_TEST_LIBS)
 tests_onnx_test_grouped_SOURCES = tests/onnx/test_grouped.c $(onnx_test_models)
 tests_onnx_test_grouped_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_grouped_LDADD = $(ONNX_TEST_LIBS)
 tests_onnx_test_integers_SOURCES = tests/onnx/test_integers.c $(onnx_test_models)
 tests_onnx_test_integers_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_integers_LDADD = $(ONNX_TEST_LIBS)
+tests_onnx_test_loops_SOURCES = tests/onnx/test_loops.c $(onnx_test_models)
+tests_onnx_test_loops_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
+tests_onnx_test_loops_LDADD = $(ONNX_TEST_LIBS)
+tests_onnx_test_linear_SOURCES = tests/onnx/test_linear.c $(onnx_test_models)
+tests_onnx_test_linear_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
+tests_onnx_test_linear_LDADD = $(ONNX_TEST_LIBS)
+tests_onnx_test_narrow_weights_SOURCES = tests/onnx/test_narrow_weights.c $(onnx_test_models)
+tests_onnx_test_narrow_weights_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
+tests_onnx_test_narrow_weights_LDADD = $(ONNX_TEST_LIBS)
 tests_onnx_test_microsoft_SOURCES = tests/onnx/test_microsoft.c $(onnx_test_models)
 tests_onnx_test_microsoft_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_microsoft_LDADD = $(ONNX_TEST_LIBS)
-tests_onnx_test_model_SOURCES = tests/onnx/test_model.c $(onnx_test_models)
+tests_onnx_test_model_SOURCES = tests/onnx/model_operators.c tests/onnx/test_model.c $(onnx_test_models)
 tests_onnx_test_model_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_model_LDADD = $(ONNX_TEST_LIBS)
 tests_onnx_test_patterns_SOURCES = tests/onnx/test_patterns.c $(onnx_test_models)

@@ -20,7 +20,7 @@ struct kiln__onnx_weight {
 };
 
 struct kiln__onnx_blocks;
-struct kiln__onnx_kept;
+struct kiln__onnx_cached;
 struct kiln__onnx_form;
 
 struct kiln_onnx_model {
@@ -39,7 +39,7 @@ struct kiln_onnx_model {
     char *notes;
 
     pthread_mutex_t lock; /* of buffers that are made late, of what is kept, and of forms */
-    struct kiln__onnx_kept *kept;
+    struct kiln__onnx_cached *kept;
 };
 
 /* Arrays of more elements are not computed on the host: numbers, then truth values and integers. */

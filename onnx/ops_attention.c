@@ -277,6 +277,6 @@ static void attention(struct kiln__onnx_call *call)
 }
 
 const struct kiln__onnx_row kiln__onnx_attention_rows[] = {
-    {"Attention", 23, KILN__ONNX_NEWEST, attention, 0, NULL, NULL},
+    KILN__ONNX_ROW("Attention", 23, attention),
     {0},
 };

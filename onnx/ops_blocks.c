@@ -7,8 +7,6 @@
 #include "onnx/record.h"
 #include "onnx/values.h"
 
-#define DOMAIN "com.microsoft"
-
 enum { UINT8 = ONNX__TENSOR_PROTO__DATA_TYPE__UINT8 };
 
 /* ---- bytes of two elements ---- */
@@ -121,11 +119,31 @@ static kiln_tensor make_weights(struct kiln__onnx_call *call, const struct kiln_
 }
 
 /* Rows of blocks are of whole ones: x gets zeros beside what is behind K. */
-static kiln_tensor pad_to_blocks(struct kiln__onnx_call *call, kiln_tensor x, size_t rank, size_t k)
+kiln_tensor kiln__onnx_times_blocks(struct kiln__onnx_call *call, kiln_tensor x, size_t rank,
+                                    size_t k, kiln_buffer *blocks)
 {
     size_t before[KILN_MAX_RANK] = {0}, after[KILN_MAX_RANK] = {0};
     after[rank - 1] = (32 - k % 32) % 32;
-    return after[rank - 1] ? kiln_pad(call->batch, x, before, after, 0) : x;
+    if (after[rank - 1])
+        x = kiln_pad(call->batch, x, before, after, 0);
+    return kiln_matmul_transposed(call->batch, x, 0, kiln_import(call->batch, blocks), 1);
+}
+
+kiln_tensor kiln__onnx_matmul_blocks(struct kiln__onnx_call *call, size_t k, size_t n,
+                                     kiln_buffer *blocks)
+{
+    const struct kiln__onnx_value *x = kiln__onnx_operand(call, 0);
+    if (!x->rank || x->dims[x->rank - 1] != k || !kiln__onnx_type_floats(x->type)) {
+        kiln__onnx_refuse(call, KILN_SHAPE_MISMATCH,
+                          "a product of %s with a last dimension of %zu and of weights [%zu,%zu]",
+                          kiln__onnx_type_name(x->type), x->rank ? x->dims[x->rank - 1] : 1, k, n);
+        return (kiln_tensor){0};
+    }
+    kiln_tensor y = kiln__onnx_tensor(call, 0);
+    if (x->rank == 1)
+        y = kiln_reshape(call->batch, y, 2, (size_t[]){1, k});
+    y = kiln__onnx_times_blocks(call, y, x->rank == 1 ? 2 : x->rank, k, blocks);
+    return x->rank == 1 ? kiln_reshape(call->batch, y, 1, &n) : y;
 }
 
 static void record_matmul(struct kiln__onnx_call *call)
@@ -136,15 +154,11 @@ static void record_matmul(struct kiln__onnx_call *call)
             return;
     if (!kiln__onnx_read_quantised(call, &as) || !check_operands(call, &as))
         return;
-    kiln_tensor x = kiln__onnx_tensor(call, 0), w;
+    kiln_tensor x = kiln__onnx_tensor(call, 0);
     kiln_buffer *blocks = kiln__onnx_blocks_of(call->recorder->model, call->node);
-    if (blocks) {
-        x = pad_to_blocks(call, x, kiln__onnx_operand(call, 0)->rank, as.k);
-        w = kiln_import(call->batch, blocks);
-    } else {
-        w = make_weights(call, &as);
-    }
-    kiln_tensor y = kiln_matmul_transposed(call->batch, x, 0, w, 1);
+    kiln_tensor y =
+        blocks ? kiln__onnx_times_blocks(call, x, kiln__onnx_operand(call, 0)->rank, as.k, blocks)
+               : kiln_matmul_transposed(call->batch, x, 0, make_weights(call, &as), 1);
     if (kiln__onnx_operand(call, 5))
         y = kiln_add(call->batch, y, kiln__onnx_tensor(call, 5));
     kiln__onnx_give_like(call, y);
@@ -259,13 +273,8 @@ static void record_gather(struct kiln__onnx_call *call)
         kiln__onnx_give(call, 0, scaled(call, q, scale, zero), kiln__onnx_operand(call, 2)->type);
 }
 
-#define ROW(name, record)                                                                          \
-    {                                                                                              \
-        name, 1, KILN__ONNX_NEWEST, record, 0, NULL, DOMAIN                                        \
-    }
-
 const struct kiln__onnx_row kiln__onnx_blocks_rows[] = {
-    ROW("GatherBlockQuantized", record_gather),
-    ROW("MatMulNBits", record_matmul),
+    KILN__ONNX_ROW("GatherBlockQuantized", 1, record_gather, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("MatMulNBits", 1, record_matmul, .domain = KILN__ONNX_MICROSOFT),
     {0},
 };

@@ -180,7 +180,7 @@ static kiln_tensor rows_of(struct kiln__onnx_call *call, size_t table, size_t po
 }
 
 /* [b, s, w] as [b, 1, s, w], or where heads lie behind the sequence as [b, s, 1, w]. */
-static kiln_tensor beside_heads(struct kiln__onnx_call *call, kiln_tensor rows, bool behind)
+static kiln_tensor across_heads(struct kiln__onnx_call *call, kiln_tensor rows, bool behind)
 {
     size_t rank, dims[KILN_MAX_RANK];
     if (kiln_tensor_shape(call->batch, rows, NULL, &rank, dims))
@@ -221,23 +221,19 @@ static void rotary_embedding(struct kiln__onnx_call *call)
     const size_t sequence = x->dims[flat ? 1 : 2];
     kiln_tensor cosine = rows_of(call, places->cosine, places->positions, sequence);
     kiln_tensor sine = rows_of(call, places->sine, places->positions, sequence);
-    y = kiln_rotary(batch, y, beside_heads(call, cosine, flat), beside_heads(call, sine, flat),
+    y = kiln_rotary(batch, y, across_heads(call, cosine, flat), across_heads(call, sine, flat),
                     kiln__onnx_int(call, "interleaved", 0) != 0);
     kiln__onnx_give_like(call, flat ? kiln_reshape(batch, y, 3, x->dims) : y);
 }
 
 static const bool yes = true;
 
-#define ROW(name, since, function)                                                                 \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, function, 0, NULL, NULL                                    \
-    }
-
 const struct kiln__onnx_row kiln__onnx_channels_rows[] = {
-    ROW("BatchNormalization", 7, batch_normalization),
-    ROW("InstanceNormalization", 1, instance_normalization),
-    ROW("GroupNormalization", 18, group_normalization),
-    ROW("RotaryEmbedding", 23, rotary_embedding),
-    {"RotaryEmbedding", 1, KILN__ONNX_NEWEST, rotary_embedding, 0, &yes, "com.microsoft"},
+    KILN__ONNX_ROW("BatchNormalization", 7, batch_normalization),
+    KILN__ONNX_ROW("InstanceNormalization", 1, instance_normalization),
+    KILN__ONNX_ROW("GroupNormalization", 18, group_normalization),
+    KILN__ONNX_ROW("RotaryEmbedding", 23, rotary_embedding),
+    KILN__ONNX_ROW("RotaryEmbedding", 1, rotary_embedding, .data = &yes,
+                   .domain = KILN__ONNX_MICROSOFT),
     {0},
 };

@@ -212,8 +212,8 @@ static void suppress(struct kiln__onnx_call *call)
 enum { BOXES = 31 /* all five operands */ };
 
 const struct kiln__onnx_row kiln__onnx_content_rows[] = {
-    {"NonZero", 7, KILN__ONNX_NEWEST, non_zero, KILN__ONNX_BIT(0), NULL, NULL},
-    {"Compress", 9, KILN__ONNX_NEWEST, compress, KILN__ONNX_BIT(1), NULL, NULL},
-    {"NonMaxSuppression", 10, KILN__ONNX_NEWEST, suppress, BOXES, NULL, NULL},
+    KILN__ONNX_ROW("NonZero", 7, non_zero, .known = KILN__ONNX_BIT(0)),
+    KILN__ONNX_ROW("Compress", 9, compress, .known = KILN__ONNX_BIT(1)),
+    KILN__ONNX_ROW("NonMaxSuppression", 10, suppress, .known = BOXES),
     {0},
 };

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs inside nodes, where what decides about them is known: one branch is recorded, and a loop
- * as often as it runs. */
+/* Graphs inside nodes: one branch is recorded, where what decides about it is known, and a loop
+ * once (once.h) or as often as it runs. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "onnx/once.h"
 #include "onnx/record.h"
 #include "onnx/values.h"
 
@@ -13,8 +14,7 @@ enum {
     INT64 = ONNX__TENSOR_PROTO__DATA_TYPE__INT64
 };
 
-/* Graphs in graphs while they are recorded, and how often a loop may run. */
-enum { DEEPEST = 32, MOST_TURNS = 4096, MOST_COLLECTED = 256 };
+enum { DEEPEST = KILN__ONNX_DEEPEST, MOST_TURNS = KILN__ONNX_MOST_TURNS, MOST_COLLECTED = 256 };
 
 static const struct kiln__onnx_graph *graph_of(struct kiln__onnx_call *call, const char *name)
 {
@@ -27,10 +27,10 @@ static const struct kiln__onnx_graph *graph_of(struct kiln__onnx_call *call, con
     return NULL;
 }
 
-/* Record a graph of at least so many results, while n_kept values are kept; false after a failure.
+/* Record a graph of at least so many results, while n_held values are kept; false after a failure.
  */
 static bool enter(struct kiln__onnx_call *call, const struct kiln__onnx_graph *graph,
-                  size_t n_outputs, size_t n_kept, const struct kiln__onnx_value *kept)
+                  size_t n_outputs, size_t n_held, const struct kiln__onnx_value *kept)
 {
     struct kiln__onnx_recorder *recorder = call->recorder;
     if (graph->n_outputs < n_outputs)
@@ -41,7 +41,7 @@ static bool enter(struct kiln__onnx_call *call, const struct kiln__onnx_graph *g
     if (kiln__onnx_failed(call))
         return false;
     recorder->depth++;
-    kiln__onnx_record_graph(recorder, graph, n_kept, kept);
+    kiln__onnx_record_graph(recorder, graph, n_held, kept);
     recorder->depth--;
     return !kiln__onnx_failed(call);
 }
@@ -85,7 +85,7 @@ struct loop {
     size_t carried, collected;
     struct kiln__onnx_value *state;  /* the carried ones */
     struct kiln__onnx_value *pieces; /* collected: `room` for each */
-    size_t room, turns;
+    size_t room, turns, kept;        /* of each; and of all pieces, with what is behind them */
 };
 
 static struct kiln__onnx_value scalar(struct kiln__onnx_call *call, int type, int64_t number)
@@ -126,8 +126,8 @@ static bool collect(struct kiln__onnx_call *call, struct loop *loop, size_t firs
 /* Record the body, whose inputs stand ready; `first` as above. */
 static bool record_turn(struct kiln__onnx_call *call, struct loop *loop, size_t first)
 {
-    return enter(call, loop->body, first + loop->carried + loop->collected,
-                 loop->collected * loop->room, loop->pieces) &&
+    return enter(call, loop->body, first + loop->carried + loop->collected, loop->kept,
+                 loop->pieces) &&
            collect(call, loop, first);
 }
 
@@ -178,8 +178,9 @@ static void give_collected(struct kiln__onnx_call *call, struct loop *loop, size
     free(list);
 }
 
-/* Memory for what so many turns carry and collect; the caller frees it in any case. */
-static bool make_room(struct kiln__onnx_call *call, struct loop *loop, size_t turns)
+/* Memory for what so many turns carry and collect, and more behind that; the caller frees it in any
+ * case. */
+static bool make_room(struct kiln__onnx_call *call, struct loop *loop, size_t turns, size_t more)
 {
     if (loop->collected > MOST_COLLECTED) {
         kiln__onnx_refuse(call, KILN_UNSUPPORTED, "it collects %zu values, and %d are the most",
@@ -188,18 +189,16 @@ static bool make_room(struct kiln__onnx_call *call, struct loop *loop, size_t tu
     }
     loop->room = turns;
     loop->state = calloc(loop->carried + 1, sizeof *loop->state);
-    loop->pieces = calloc(loop->collected * turns + 1, sizeof *loop->pieces);
+    loop->kept = loop->collected * turns + more;
+    loop->pieces = calloc(loop->kept + 1, sizeof *loop->pieces);
     if (!loop->state || !loop->pieces)
         kiln__onnx_refuse(call, KILN_OUT_OF_HOST_MEMORY, "no memory");
     return !kiln__onnx_failed(call);
 }
 
-static void run_loop(struct kiln__onnx_call *call, struct loop *loop, size_t most, bool bounded)
+static void unroll_loop(struct kiln__onnx_call *call, struct loop *loop, size_t most, bool bounded,
+                        bool on)
 {
-    bool on = !kiln__onnx_operand(call, 1) || goes_on(call, kiln__onnx_operand(call, 1));
-    for (size_t i = 0; i < loop->carried; i++)
-        if (kiln__onnx_need(call, 2 + i))
-            loop->state[i] = *kiln__onnx_operand(call, 2 + i);
     while (on && !kiln__onnx_failed(call) && (!bounded || loop->turns < most)) {
         if (loop->turns == MOST_TURNS) {
             kiln__onnx_refuse(call, KILN_UNSUPPORTED, "a loop of more than %d turns", MOST_TURNS);
@@ -207,17 +206,49 @@ static void run_loop(struct kiln__onnx_call *call, struct loop *loop, size_t mos
         }
         on = turn(call, loop);
     }
-    for (size_t i = 0; i < loop->carried && i < call->n_outputs; i++)
+    for (size_t i = 0; i < loop->carried; i++)
         kiln__onnx_give_value(call, i, &loop->state[i]);
     for (size_t i = 0; i < loop->collected && !kiln__onnx_failed(call); i++)
         give_collected(call, loop, i, 0, false);
 }
 
-static void loop(struct kiln__onnx_call *call)
+/* Its operands as the values that turns begin with. */
+static bool take_carried(struct kiln__onnx_call *call, struct loop *loop, size_t first)
+{
+    for (size_t i = 0; i < loop->carried && kiln__onnx_need(call, first + i); i++)
+        loop->state[i] = *kiln__onnx_operand(call, first + i);
+    return !kiln__onnx_failed(call);
+}
+
+static void run_loop(struct kiln__onnx_call *call, struct loop *loop)
 {
     double most = 0;
+    struct kiln__onnx_value *turns = kiln__onnx_operand(call, 0), *on = kiln__onnx_operand(call, 1);
+    const bool counted = !turns || kiln__onnx_scalar(call, 0, &most);
+    const bool never = (turns && counted && most < 1) || (on && on->host && !goes_on(call, on));
+    struct kiln__onnx_once once = {.body = loop->body,
+                                   .counts = true,
+                                   .carried = loop->carried,
+                                   .collected = loop->collected,
+                                   .carry = loop->state,
+                                   .turns = most < INT32_MAX ? (size_t)most : INT32_MAX,
+                                   .most = counted ? NULL : turns,
+                                   .on = on && !on->host ? on : NULL};
+    if (!take_carried(call, loop, 2))
+        return;
+    if (!never && kiln__onnx_record_once(call, &once, call->out))
+        return;
+    if (!kiln__onnx_failed(call) && !never && (once.most || once.on))
+        kiln__onnx_refuse(call, KILN_UNSUPPORTED,
+                          "its %s is not known when the model is recorded, and %s",
+                          once.most ? "number of turns" : "condition", once.why);
+    else
+        unroll_loop(call, loop, once.turns, turns, !never);
+}
+
+static void loop(struct kiln__onnx_call *call)
+{
     struct loop loop = {.body = graph_of(call, "body")};
-    bool bounded = kiln__onnx_operand(call, 0) != NULL;
     if (!loop.body)
         return;
     loop.carried = call->node->n_inputs > 2 ? call->node->n_inputs - 2 : 0;
@@ -227,14 +258,9 @@ static void loop(struct kiln__onnx_call *call)
                           loop.body->n_inputs, call->n_outputs, loop.carried);
         return;
     }
-    if (bounded && !kiln__onnx_scalar(call, 0, &most)) {
-        kiln__onnx_refuse(call, KILN_UNSUPPORTED,
-                          "its number of turns is not known when the model is recorded");
-        return;
-    }
     loop.collected = call->n_outputs - loop.carried;
-    if (make_room(call, &loop, MOST_TURNS))
-        run_loop(call, &loop, most > 0 ? (size_t)most : 0, bounded);
+    if (make_room(call, &loop, MOST_TURNS, 0))
+        run_loop(call, &loop);
     free(loop.state);
     free(loop.pieces);
 }
@@ -285,51 +311,105 @@ static size_t count_turns(struct kiln__onnx_call *call, const struct scan *scan)
                               extent);
         turns = extent;
     }
-    if (turns > MOST_TURNS)
-        kiln__onnx_refuse(call, KILN_UNSUPPORTED, "a scan of more than %d turns", MOST_TURNS);
     return turns;
 }
 
-/* What operand i gives to this turn: its elements there, without the axis. */
-static struct kiln__onnx_value element(struct kiln__onnx_call *call, const struct scan *scan,
-                                       size_t i, size_t turns)
+/* The other way along the first dimension. */
+static struct kiln__onnx_value turned(struct kiln__onnx_call *call, struct kiln__onnx_value *value)
 {
-    struct kiln__onnx_value *from = kiln__onnx_operand(call, scan->loop.carried + i);
-    size_t axis = scan_axis(call, scan, i), t = scan->loop.turns;
-    int64_t start[KILN_MAX_RANK] = {0}, step[KILN_MAX_RANK];
-    size_t count[KILN_MAX_RANK], rest[KILN_MAX_RANK] = {0};
-    for (size_t d = 0; d < from->rank; d++) {
+    int64_t start[KILN_MAX_RANK] = {(int64_t)value->dims[0] - 1}, step[KILN_MAX_RANK] = {-1};
+    for (size_t d = 1; d < value->rank; d++)
         step[d] = 1;
-        count[d] = d == axis ? 1 : from->dims[d];
-        if (d != axis)
-            rest[d - (d > axis)] = from->dims[d];
-    }
-    start[axis] = (int64_t)(scan->backwards && scan->backwards[i] ? turns - 1 - t : t);
-    struct kiln__onnx_value one = kiln__onnx_slice(call, from, start, step, count);
-    return one.type ? kiln__onnx_reshape(call, &one, from->rank - 1, rest) : one;
+    return kiln__onnx_slice(call, value, start, step, value->dims);
 }
 
-static void run_scan(struct kiln__onnx_call *call, struct scan *scan, size_t turns)
+/* Operand i along its first dimension, in the order of the turns. */
+static struct kiln__onnx_value in_turns(struct kiln__onnx_call *call, const struct scan *scan,
+                                        size_t i)
+{
+    struct kiln__onnx_value *from = kiln__onnx_operand(call, scan->loop.carried + i);
+    size_t axis = scan_axis(call, scan, i), order[KILN_MAX_RANK];
+    for (size_t d = 0; d < from->rank; d++)
+        order[d] = d ? d - (d <= axis) : axis;
+    struct kiln__onnx_value all = axis ? kiln__onnx_transpose(call, from, order) : *from;
+    return scan->backwards && scan->backwards[i] && all.type ? turned(call, &all) : all;
+}
+
+/* What a turn gets of what `in_turns` gave. */
+static struct kiln__onnx_value element(struct kiln__onnx_call *call, struct kiln__onnx_value *from,
+                                       size_t turn)
+{
+    int64_t start[KILN_MAX_RANK] = {(int64_t)turn}, step[KILN_MAX_RANK];
+    size_t count[KILN_MAX_RANK];
+    for (size_t d = 0; d < from->rank; d++) {
+        step[d] = 1;
+        count[d] = d ? from->dims[d] : 1;
+    }
+    struct kiln__onnx_value one = kiln__onnx_slice(call, from, start, step, count);
+    return one.type ? kiln__onnx_reshape(call, &one, from->rank - 1, from->dims + 1) : one;
+}
+
+static void unroll_scan(struct kiln__onnx_call *call, struct scan *scan, size_t turns,
+                        struct kiln__onnx_value *elements)
 {
     struct loop *loop = &scan->loop;
-    const int64_t *axes = entries(call, "scan_output_axes", loop->collected);
-    const int64_t *backwards = entries(call, "scan_output_directions", loop->collected);
-    for (size_t i = 0; i < loop->carried; i++)
-        if (kiln__onnx_need(call, i))
-            loop->state[i] = *kiln__onnx_operand(call, i);
     for (; loop->turns < turns && !kiln__onnx_failed(call); loop->turns++) {
         struct kiln__onnx_value *values = call->recorder->values;
         for (size_t i = 0; i < loop->carried; i++)
             values[loop->body->inputs[i]] = loop->state[i];
         for (size_t i = 0; i < scan->scanned; i++)
-            values[loop->body->inputs[loop->carried + i]] = element(call, scan, i, turns);
+            values[loop->body->inputs[loop->carried + i]] =
+                element(call, &elements[i], loop->turns);
         if (!record_turn(call, loop, 0))
             return;
     }
-    for (size_t i = 0; i < loop->carried && !kiln__onnx_failed(call); i++)
+}
+
+/* What turns left along a first dimension, along this one. */
+static struct kiln__onnx_value arranged(struct kiln__onnx_call *call, struct kiln__onnx_value *all,
+                                        int64_t axis, bool backwards)
+{
+    size_t order[KILN_MAX_RANK], at = kiln__onnx_axis(call, axis, all->rank);
+    struct kiln__onnx_value value = backwards ? turned(call, all) : *all;
+    for (size_t d = 0; d < all->rank; d++)
+        order[d] = d == at ? 0 : d + (d < at);
+    return at && value.type ? kiln__onnx_transpose(call, &value, order) : value;
+}
+
+static void run_scan(struct kiln__onnx_call *call, struct scan *scan, size_t turns)
+{
+    struct loop *loop = &scan->loop;
+    struct kiln__onnx_value *elements = loop->pieces + loop->collected * loop->room;
+    const int64_t *axes = entries(call, "scan_output_axes", loop->collected);
+    const int64_t *backwards = entries(call, "scan_output_directions", loop->collected);
+    struct kiln__onnx_once once = {.body = loop->body,
+                                   .carried = loop->carried,
+                                   .scanned = scan->scanned,
+                                   .collected = loop->collected,
+                                   .carry = loop->state,
+                                   .elements = elements,
+                                   .turns = turns};
+    if (!take_carried(call, loop, 0))
+        return;
+    for (size_t i = 0; turns && i < scan->scanned && !kiln__onnx_failed(call); i++)
+        elements[i] = in_turns(call, scan, i);
+    if (kiln__onnx_failed(call))
+        return;
+    const bool recorded = turns && kiln__onnx_record_once(call, &once, call->out);
+    if (!recorded && turns > MOST_TURNS)
+        kiln__onnx_refuse(call, KILN_UNSUPPORTED, "a scan of more than %d turns, and %s",
+                          MOST_TURNS, once.why);
+    if (!recorded)
+        unroll_scan(call, scan, turns, elements);
+    for (size_t i = 0; !recorded && i < loop->carried && !kiln__onnx_failed(call); i++)
         kiln__onnx_give_value(call, i, &loop->state[i]);
-    for (size_t i = 0; i < loop->collected && !kiln__onnx_failed(call); i++)
-        give_collected(call, loop, i, axes ? axes[i] : 0, backwards && backwards[i]);
+    for (size_t i = 0; i < loop->collected && !kiln__onnx_failed(call); i++) {
+        struct kiln__onnx_value *out = &call->out[loop->carried + i];
+        if (recorded)
+            *out = arranged(call, out, axes ? axes[i] : 0, backwards && backwards[i]);
+        else
+            give_collected(call, loop, i, axes ? axes[i] : 0, backwards && backwards[i]);
+    }
 }
 
 static void scan(struct kiln__onnx_call *call)
@@ -354,15 +434,16 @@ static void scan(struct kiln__onnx_call *call)
     if (kiln__onnx_failed(call))
         return;
     size_t turns = count_turns(call, &scan);
-    if (!kiln__onnx_failed(call) && make_room(call, &scan.loop, turns))
+    if (!kiln__onnx_failed(call) &&
+        make_room(call, &scan.loop, turns < MOST_TURNS ? turns : MOST_TURNS, scan.scanned))
         run_scan(call, &scan, turns);
     free(scan.loop.state);
     free(scan.loop.pieces);
 }
 
 const struct kiln__onnx_row kiln__onnx_control_rows[] = {
-    {"If", 1, KILN__ONNX_NEWEST, choose, KILN__ONNX_BIT(0), NULL, NULL},
-    {"Loop", 1, KILN__ONNX_NEWEST, loop, KILN__ONNX_BIT(0) | KILN__ONNX_BIT(1), NULL, NULL},
-    {"Scan", 9, KILN__ONNX_NEWEST, scan, 0, NULL, NULL},
+    KILN__ONNX_ROW("If", 1, choose, .known = KILN__ONNX_BIT(0)),
+    KILN__ONNX_ROW("Loop", 1, loop, .known = KILN__ONNX_BIT(0) | KILN__ONNX_BIT(1)),
+    KILN__ONNX_ROW("Scan", 9, scan),
     {0},
 };

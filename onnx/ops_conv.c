@@ -118,13 +118,8 @@ static void conv_transpose(struct kiln__onnx_call *call)
                                                kiln__onnx_tensor(call, 1), &options));
 }
 
-#define ROW(name, since, function)                                                                 \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, function, 0, NULL, NULL                                    \
-    }
-
 const struct kiln__onnx_row kiln__onnx_conv_rows[] = {
-    ROW("Conv", 1, conv),
-    ROW("ConvTranspose", 1, conv_transpose),
+    KILN__ONNX_ROW("Conv", 1, conv),
+    KILN__ONNX_ROW("ConvTranspose", 1, conv_transpose),
     {0},
 };

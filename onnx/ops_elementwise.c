@@ -103,29 +103,22 @@ static kiln_tensor mish(kiln_batch *batch, kiln_tensor x)
 
 #define HOW(...) (&(const struct kiln__onnx_elementwise){__VA_ARGS__})
 #define ONE(name, since, call)                                                                     \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, kiln__onnx_unary, 0, HOW(.one = (call)), NULL              \
-    }
+    KILN__ONNX_ROW(name, since, kiln__onnx_unary, .data = HOW(.one = (call)))
 #define ONE_FLOATS(name, since, call, host)                                                        \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, kiln__onnx_unary, 0,                                       \
-            HOW(.one = (call), .floats = host##_floats), NULL                                      \
-    }
+    KILN__ONNX_ROW(name, since, kiln__onnx_unary,                                                  \
+                   .data = HOW(.one = (call), .floats = host##_floats))
 #define ONE_NUMBERS(name, since, call, host)                                                       \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, kiln__onnx_unary, 0,                                       \
-            HOW(.one = (call), .floats = host##_floats, .integers = host##_integers), NULL         \
-    }
+    KILN__ONNX_ROW(name, since, kiln__onnx_unary,                                                  \
+                   .data =                                                                         \
+                       HOW(.one = (call), .floats = host##_floats, .integers = host##_integers))
 #define TWO_NUMBERS(name, since, call, host)                                                       \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, kiln__onnx_binary, 0,                                      \
-            HOW(.two = (call), .floats = host##_floats, .integers = host##_integers), NULL         \
-    }
+    KILN__ONNX_ROW(name, since, kiln__onnx_binary,                                                 \
+                   .data =                                                                         \
+                       HOW(.two = (call), .floats = host##_floats, .integers = host##_integers))
 #define TWO_TESTS(name, since, call, host)                                                         \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, kiln__onnx_binary, 0,                                      \
-            HOW(.two = (call), .test = host##_test, .test_integers = host##_test_integers), NULL   \
-    }
+    KILN__ONNX_ROW(                                                                                \
+        name, since, kiln__onnx_binary,                                                            \
+        .data = HOW(.two = (call), .test = host##_test, .test_integers = host##_test_integers))
 
 /* ---- those with attributes or more operands ---- */
 
@@ -317,11 +310,6 @@ static void selu(struct kiln__onnx_call *call)
         call, kiln_scale(call->batch, y, kiln__onnx_float(call, "gamma", 1.0507009873554805)));
 }
 
-#define ROW(name, since, function)                                                                 \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, function, 0, NULL, NULL                                    \
-    }
-
 const struct kiln__onnx_row kiln__onnx_elementwise_rows[] = {
     TWO_NUMBERS("Add", 7, kiln_add, add),
     TWO_NUMBERS("Sub", 7, kiln_sub, sub),
@@ -338,8 +326,9 @@ const struct kiln__onnx_row kiln__onnx_elementwise_rows[] = {
     TWO_TESTS("And", 7, kiln_logical_and, and),
     TWO_TESTS("Or", 7, kiln_logical_or, or),
     TWO_TESTS("Xor", 7, kiln_logical_xor, xor),
-    {"Not", 1, KILN__ONNX_NEWEST, kiln__onnx_unary, 0,
-     HOW(.one = kiln_logical_not, .test = not_test, .test_integers = not_test_integers), NULL},
+    KILN__ONNX_ROW(
+        "Not", 1, kiln__onnx_unary,
+        .data = HOW(.one = kiln_logical_not, .test = not_test, .test_integers = not_test_integers)),
     ONE_NUMBERS("Neg", 6, kiln_neg, neg),
     ONE_NUMBERS("Abs", 6, kiln_abs, abs),
     ONE_NUMBERS("Sign", 9, kiln_sign, sign),
@@ -361,21 +350,20 @@ const struct kiln__onnx_row kiln__onnx_elementwise_rows[] = {
     ONE("Softsign", 1, softsign),
     ONE("HardSwish", 14, kiln_hard_swish),
     ONE("Mish", 18, mish),
-    {"IsNaN", 9, KILN__ONNX_NEWEST, kiln__onnx_unary, 0, HOW(.one = kiln_isnan, .test = nan_test),
-     NULL},
-    ROW("Pow", 7, power),
-    ROW("Mean", 6, mean),
-    ROW("Clip", 6, clip),
-    ROW("Where", 9, where),
-    ROW("Cast", 6, cast),
-    ROW("CastLike", 15, cast_like),
-    ROW("LeakyRelu", 6, leaky_relu),
-    ROW("PRelu", 7, prelu),
-    ROW("Elu", 6, elu),
-    ROW("Selu", 6, selu),
-    ROW("HardSigmoid", 6, hard_sigmoid),
-    ROW("Gelu", 20, gelu),
-    {"Gelu", 1, KILN__ONNX_NEWEST, gelu, 0, NULL, "com.microsoft"},
-    ROW("Identity", 1, identity),
+    KILN__ONNX_ROW("IsNaN", 9, kiln__onnx_unary, .data = HOW(.one = kiln_isnan, .test = nan_test)),
+    KILN__ONNX_ROW("Pow", 7, power),
+    KILN__ONNX_ROW("Mean", 6, mean),
+    KILN__ONNX_ROW("Clip", 6, clip),
+    KILN__ONNX_ROW("Where", 9, where),
+    KILN__ONNX_ROW("Cast", 6, cast),
+    KILN__ONNX_ROW("CastLike", 15, cast_like),
+    KILN__ONNX_ROW("LeakyRelu", 6, leaky_relu),
+    KILN__ONNX_ROW("PRelu", 7, prelu),
+    KILN__ONNX_ROW("Elu", 6, elu),
+    KILN__ONNX_ROW("Selu", 6, selu),
+    KILN__ONNX_ROW("HardSigmoid", 6, hard_sigmoid),
+    KILN__ONNX_ROW("Gelu", 20, gelu),
+    KILN__ONNX_ROW("Gelu", 1, gelu, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("Identity", 1, identity),
     {0},
 };

@@ -7,8 +7,6 @@
 
 #include "onnx/call.h"
 
-#define DOMAIN "com.microsoft"
-
 /* ---- activations, with up to two numbers ---- */
 
 typedef kiln_tensor activation(kiln_batch *b, kiln_tensor x, const double *numbers);
@@ -86,16 +84,16 @@ static kiln_tensor activated(struct kiln__onnx_call *call, kiln_tensor x)
 
 /* ---- behind an operator of ONNX's ---- */
 
-struct behind {
+struct fused {
     const char *name;
     int version;
     size_t n;   /* its operands */
     size_t sum; /* what is added before the activation; as n: nothing */
 };
 
-static void record_behind(struct kiln__onnx_call *call)
+static void record_fused(struct kiln__onnx_call *call)
 {
-    const struct behind *what = call->row->data;
+    const struct fused *what = call->row->data;
     struct kiln__onnx_value y = {0};
     const size_t n = call->n_inputs < what->n ? call->n_inputs : what->n;
     kiln__onnx_apply(call, what->name, what->version, n, call->in, 1, &y);
@@ -106,7 +104,7 @@ static void record_behind(struct kiln__onnx_call *call)
     kiln__onnx_give_like(call, activated(call, y.tensor));
 }
 
-static const struct behind conv = {"Conv", 11, 3, 3}, gemm = {"Gemm", 13, 3, KILN_MAX_RANK};
+static const struct fused conv = {"Conv", 11, 3, 3}, gemm = {"Gemm", 13, 3, KILN_MAX_RANK};
 
 /* ---- groups of channels ---- */
 
@@ -130,14 +128,9 @@ static void group_norm(struct kiln__onnx_call *call)
     kiln__onnx_give_like(call, swish ? kiln_swish(call->batch, y) : y);
 }
 
-#define ROW(name, record, data)                                                                    \
-    {                                                                                              \
-        name, 1, KILN__ONNX_NEWEST, record, 0, data, DOMAIN                                        \
-    }
-
 const struct kiln__onnx_row kiln__onnx_fused_rows[] = {
-    ROW("FusedConv", record_behind, &conv),
-    ROW("FusedGemm", record_behind, &gemm),
-    ROW("GroupNorm", group_norm, NULL),
+    KILN__ONNX_ROW("FusedConv", 1, record_fused, .data = &conv, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("FusedGemm", 1, record_fused, .data = &gemm, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("GroupNorm", 1, group_norm, .domain = KILN__ONNX_MICROSOFT),
     {0},
 };

@@ -9,8 +9,6 @@
 #include "onnx/onnx.pb-c.h"
 #include "onnx/values.h"
 
-#define DOMAIN "com.microsoft"
-
 enum {
     QUERY,
     KEY,
@@ -28,6 +26,7 @@ enum {
 
 struct grouped {
     size_t batch, rows, heads, pairs, size;
+    size_t slots;          /* texts of the cache: the first ones are these, the others stay */
     size_t keys;           /* of the cache with room for what is new */
     bool first;            /* nothing is in the cache yet */
     kiln_tensor before;    /* keys of each text that came earlier [batch, 1] */
@@ -100,10 +99,12 @@ static bool read_cache(struct kiln__onnx_call *call, struct grouped *g)
     const bool known = kiln__onnx_scalar(call, TOTAL, &total);
     bool fits = (past != NULL) == (values != NULL) && lengths && lengths->rank >= 1 &&
                 lengths->dims[0] == g->batch && (lengths->rank == 1 || lengths->dims[1] == 1);
+    g->slots = g->batch;
     if (fits && past) {
-        fits = past->rank == 4;
+        fits = past->rank == 4 && past->dims[0] >= g->batch;
+        g->slots = fits ? past->dims[0] : g->batch;
         g->keys = fits ? past->dims[2] : 0;
-        const size_t dims[] = {g->batch, g->pairs, g->keys, g->size};
+        const size_t dims[] = {g->slots, g->pairs, g->keys, g->size};
         fits = fits && kiln__onnx_has_shape(past, 4, dims) && kiln__onnx_has_shape(values, 4, dims);
     }
     g->first = known && total == (double)g->rows;
@@ -181,6 +182,27 @@ static void turn(struct kiln__onnx_call *call, struct grouped *g)
 
 /* ---- the cache ---- */
 
+/* Rows go beyond a text that is in no operand, and so nowhere. */
+static kiln_tensor for_all_slots(struct kiln__onnx_call *call, const struct grouped *g,
+                                 kiln_tensor x, kiln_tensor *before)
+{
+    const size_t more = g->slots - g->batch;
+    *before = g->before;
+    if (!more)
+        return x;
+    *before =
+        kiln_pad(call->batch, *before, (size_t[]){0, 0}, (size_t[]){more, 0}, (double)g->keys);
+    return kiln_pad(call->batch, x, (size_t[]){0, 0, 0, 0}, (size_t[]){more, 0, 0, 0}, 0);
+}
+
+/* Of the texts that are in the operands. */
+static kiln_tensor of_texts(struct kiln__onnx_call *call, const struct grouped *g, kiln_tensor x)
+{
+    const int64_t start[] = {0, 0, 0, 0}, stop[] = {(int64_t)g->batch, (int64_t)g->pairs,
+                                                    (int64_t)g->keys, (int64_t)g->size};
+    return g->slots == g->batch ? x : kiln_slice(call->batch, x, start, stop, NULL);
+}
+
 /* New keys or values in their place among the old ones: result 1 or 2. */
 static void remember(struct kiln__onnx_call *call, struct grouped *g, size_t i)
 {
@@ -198,12 +220,14 @@ static void remember(struct kiln__onnx_call *call, struct grouped *g, size_t i)
                            (size_t[]){0, 0, g->keys - past->dims[2], 0}, 0);
     } else if (g->keys > g->rows) {
         old = kiln_cast(
-            b, kiln_fill(b, KILN_F32, 4, (size_t[]){g->batch, g->pairs, g->keys, g->size}, 0),
+            b, kiln_fill(b, KILN_F32, 4, (size_t[]){g->slots, g->pairs, g->keys, g->size}, 0),
             stored);
     }
-    x = kiln_cast(b, x, stored);
-    g->cached[i] = old.id ? kiln_update_slice(b, old, x, g->before, 2) : x;
-    kiln__onnx_give(call, 1 + i, g->cached[i], type);
+    kiln_tensor before;
+    x = for_all_slots(call, g, kiln_cast(b, x, stored), &before);
+    x = old.id ? kiln_update_slice(b, old, x, before, 2) : x;
+    kiln__onnx_give(call, 1 + i, x, type);
+    g->cached[i] = of_texts(call, g, x);
 }
 
 /* ---- attention ---- */
@@ -328,6 +352,8 @@ static void grouped(struct kiln__onnx_call *call)
 }
 
 const struct kiln__onnx_row kiln__onnx_grouped_rows[] = {
-    {"GroupQueryAttention", 1, KILN__ONNX_NEWEST, grouped, KILN__ONNX_BIT(TOTAL), NULL, DOMAIN},
+    KILN__ONNX_ROW("GroupQueryAttention", 1, grouped, .known = KILN__ONNX_BIT(TOTAL),
+                   .roomy = KILN__ONNX_BIT(PAST_KEY) | KILN__ONNX_BIT(PAST_VALUE),
+                   .domain = KILN__ONNX_MICROSOFT),
     {0},
 };

@@ -194,21 +194,17 @@ static void cumulative_sum(struct kiln__onnx_call *call)
                                        : kiln_cumsum(call->batch, x, axis, reverse));
 }
 
-#define ROW(name, first, last, function, known)                                                    \
-    {                                                                                              \
-        name, first, last, function, known, NULL, NULL                                             \
-    }
 #define BIT KILN__ONNX_BIT
 
 const struct kiln__onnx_row kiln__onnx_index_rows[] = {
-    ROW("GatherElements", 11, KILN__ONNX_NEWEST, gather_elements, 0),
-    ROW("GatherND", 11, KILN__ONNX_NEWEST, gather_nd, 0),
-    ROW("Scatter", 9, KILN__ONNX_NEWEST, scatter_elements, 0),
-    ROW("ScatterElements", 11, KILN__ONNX_NEWEST, scatter_elements, 0),
-    ROW("ScatterND", 11, KILN__ONNX_NEWEST, scatter_nd, 0),
-    ROW("TopK", 1, 9, top_k, 0),
-    ROW("TopK", 10, KILN__ONNX_NEWEST, top_k, BIT(1)),
-    ROW("Trilu", 14, KILN__ONNX_NEWEST, trilu, BIT(1)),
-    ROW("CumSum", 11, KILN__ONNX_NEWEST, cumulative_sum, BIT(1)),
+    KILN__ONNX_ROW("GatherElements", 11, gather_elements),
+    KILN__ONNX_ROW("GatherND", 11, gather_nd),
+    KILN__ONNX_ROW("Scatter", 9, scatter_elements),
+    KILN__ONNX_ROW("ScatterElements", 11, scatter_elements),
+    KILN__ONNX_ROW("ScatterND", 11, scatter_nd),
+    KILN__ONNX_ROW_UNTIL("TopK", 1, 9, top_k),
+    KILN__ONNX_ROW("TopK", 10, top_k, .known = BIT(1)),
+    KILN__ONNX_ROW("Trilu", 14, trilu, .known = BIT(1)),
+    KILN__ONNX_ROW("CumSum", 11, cumulative_sum, .known = BIT(1)),
     {0},
 };

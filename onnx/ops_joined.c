@@ -182,7 +182,10 @@ static void gelu_of_nodes(struct kiln__onnx_call *call)
                         call->in[0]->type);
 }
 
-const struct kiln__onnx_row kiln__onnx_attention_row = {
-    "attention", 1, KILN__ONNX_NEWEST, attention_of_nodes, 0, NULL, ""};
-const struct kiln__onnx_row kiln__onnx_gelu_row = {"gelu", 1, KILN__ONNX_NEWEST, gelu_of_nodes, 0,
-                                                   NULL,   ""};
+const struct kiln__onnx_row kiln__onnx_attention_row = {.name = "attention",
+                                                        .first = 1,
+                                                        .last = KILN__ONNX_NEWEST,
+                                                        .record = attention_of_nodes,
+                                                        .domain = ""};
+const struct kiln__onnx_row kiln__onnx_gelu_row = {
+    .name = "gelu", .first = 1, .last = KILN__ONNX_NEWEST, .record = gelu_of_nodes, .domain = ""};

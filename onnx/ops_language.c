@@ -148,10 +148,10 @@ static void record_causal(struct kiln__onnx_call *call)
 }
 
 const struct kiln__onnx_row kiln__onnx_language_rows[] = {
-    {"Swish", 24, KILN__ONNX_NEWEST, record_swish, 0, NULL, NULL},
-    {"SwiGLU", 28, KILN__ONNX_NEWEST, record_swish, 0, NULL, NULL},
-    {"ThresholdedRelu", 10, KILN__ONNX_NEWEST, record_threshold, 0, NULL, NULL},
-    {"TensorScatter", 24, KILN__ONNX_NEWEST, record_cache, 0, NULL, NULL},
-    {"CausalConvWithState", 27, KILN__ONNX_NEWEST, record_causal, 0, NULL, NULL},
+    KILN__ONNX_ROW("Swish", 24, record_swish),
+    KILN__ONNX_ROW("SwiGLU", 28, record_swish),
+    KILN__ONNX_ROW("ThresholdedRelu", 10, record_threshold),
+    KILN__ONNX_ROW("TensorScatter", 24, record_cache),
+    KILN__ONNX_ROW("CausalConvWithState", 27, record_causal),
     {0},
 };

@@ -161,16 +161,11 @@ static void record_cumulative_product(struct kiln__onnx_call *call)
     kiln__onnx_give(call, 0, y, x->type);
 }
 
-#define ROW(name, first, record, known)                                                            \
-    {                                                                                              \
-        name, first, KILN__ONNX_NEWEST, record, known, NULL, NULL                                  \
-    }
-
 const struct kiln__onnx_row kiln__onnx_lines_rows[] = {
-    ROW("LpNormalization", 1, record_norm, 0),
-    ROW("MeanVarianceNormalization", 9, record_mean_variance, 0),
-    ROW("LRN", 1, record_neighbours, 0),
-    ROW("Hardmax", 1, record_hardmax, 0),
-    ROW("CumProd", 26, record_cumulative_product, KILN__ONNX_BIT(1)),
+    KILN__ONNX_ROW("LpNormalization", 1, record_norm),
+    KILN__ONNX_ROW("MeanVarianceNormalization", 9, record_mean_variance),
+    KILN__ONNX_ROW("LRN", 1, record_neighbours),
+    KILN__ONNX_ROW("Hardmax", 1, record_hardmax),
+    KILN__ONNX_ROW("CumProd", 26, record_cumulative_product, .known = KILN__ONNX_BIT(1)),
     {0},
 };

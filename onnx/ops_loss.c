@@ -113,7 +113,7 @@ static void record_cross_entropy(struct kiln__onnx_call *call)
 }
 
 const struct kiln__onnx_row kiln__onnx_loss_rows[] = {
-    {"NegativeLogLikelihoodLoss", 12, KILN__ONNX_NEWEST, record_likelihood, 0, NULL, NULL},
-    {"SoftmaxCrossEntropyLoss", 12, KILN__ONNX_NEWEST, record_cross_entropy, 0, NULL, NULL},
+    KILN__ONNX_ROW("NegativeLogLikelihoodLoss", 12, record_likelihood),
+    KILN__ONNX_ROW("SoftmaxCrossEntropyLoss", 12, record_cross_entropy),
     {0},
 };

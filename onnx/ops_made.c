@@ -200,18 +200,15 @@ static void record_reverse(struct kiln__onnx_call *call)
     kiln__onnx_give(call, 0, kiln_reshape(batch, y, x->rank, x->dims), x->type);
 }
 
-#define ROW(name, first, record, known, data)                                                      \
-    {                                                                                              \
-        name, first, KILN__ONNX_NEWEST, record, known, data, NULL                                  \
-    }
-
 const struct kiln__onnx_row kiln__onnx_made_rows[] = {
-    ROW("EyeLike", 9, record_eye, 0, NULL),
-    ROW("OneHot", 9, record_one_hot, KILN__ONNX_BIT(1), NULL),
-    ROW("HannWindow", 17, record_window, KILN__ONNX_BIT(0), &hann),
-    ROW("HammingWindow", 17, record_window, KILN__ONNX_BIT(0), &hamming),
-    ROW("BlackmanWindow", 17, record_window, KILN__ONNX_BIT(0), &blackman),
-    ROW("CenterCropPad", 18, record_centre, KILN__ONNX_BIT(1), NULL),
-    ROW("ReverseSequence", 10, record_reverse, 0, NULL),
+    KILN__ONNX_ROW("EyeLike", 9, record_eye),
+    KILN__ONNX_ROW("OneHot", 9, record_one_hot, .known = KILN__ONNX_BIT(1)),
+    KILN__ONNX_ROW("HannWindow", 17, record_window, .known = KILN__ONNX_BIT(0), .data = &hann),
+    KILN__ONNX_ROW("HammingWindow", 17, record_window, .known = KILN__ONNX_BIT(0),
+                   .data = &hamming),
+    KILN__ONNX_ROW("BlackmanWindow", 17, record_window, .known = KILN__ONNX_BIT(0),
+                   .data = &blackman),
+    KILN__ONNX_ROW("CenterCropPad", 18, record_centre, .known = KILN__ONNX_BIT(1)),
+    KILN__ONNX_ROW("ReverseSequence", 10, record_reverse),
     {0},
 };

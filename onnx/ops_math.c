@@ -176,19 +176,11 @@ static void einsum(struct kiln__onnx_call *call)
                         kiln__onnx_operand(call, 0)->type);
 }
 
-#define ROW(name, since, function)                                                                 \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, function, 0, NULL, NULL                                    \
-    }
 #define ONE(name, since, call)                                                                     \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, kiln__onnx_unary, 0, HOW(.one = (call)), NULL              \
-    }
+    KILN__ONNX_ROW(name, since, kiln__onnx_unary, .data = HOW(.one = (call)))
 #define BITS(name, call, host)                                                                     \
-    {                                                                                              \
-        name, 18, KILN__ONNX_NEWEST, kiln__onnx_binary, 0,                                         \
-            HOW(.two = (call), .integers = host##_integers), NULL                                  \
-    }
+    KILN__ONNX_ROW(name, 18, kiln__onnx_binary,                                                    \
+                   .data = HOW(.two = (call), .integers = host##_integers))
 
 const struct kiln__onnx_row kiln__onnx_math_rows[] = {
     ONE("Asin", 7, kiln_asin),
@@ -199,15 +191,15 @@ const struct kiln__onnx_row kiln__onnx_math_rows[] = {
     ONE("Asinh", 9, kiln_asinh),
     ONE("Acosh", 9, kiln_acosh),
     ONE("Atanh", 9, kiln_atanh),
-    ROW("Mod", 10, mod),
+    KILN__ONNX_ROW("Mod", 10, mod),
     BITS("BitwiseAnd", kiln_bit_and, and),
     BITS("BitwiseOr", kiln_bit_or, or),
     BITS("BitwiseXor", kiln_bit_xor, xor),
-    ROW("BitwiseNot", 18, bit_not),
-    ROW("BitShift", 11, bit_shift),
-    ROW("Celu", 12, celu),
-    ROW("Shrink", 9, shrink),
-    ROW("IsInf", 10, is_infinite),
-    ROW("Einsum", 12, einsum),
+    KILN__ONNX_ROW("BitwiseNot", 18, bit_not),
+    KILN__ONNX_ROW("BitShift", 11, bit_shift),
+    KILN__ONNX_ROW("Celu", 12, celu),
+    KILN__ONNX_ROW("Shrink", 9, shrink),
+    KILN__ONNX_ROW("IsInf", 10, is_infinite),
+    KILN__ONNX_ROW("Einsum", 12, einsum),
     {0},
 };

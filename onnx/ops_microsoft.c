@@ -6,8 +6,6 @@
 #include "onnx/onnx.pb-c.h"
 #include "onnx/values.h"
 
-#define DOMAIN "com.microsoft"
-
 enum { INT32 = ONNX__TENSOR_PROTO__DATA_TYPE__INT32 };
 
 /* x, with operand 1 added if it is there. */
@@ -313,18 +311,13 @@ static void embed(struct kiln__onnx_call *call)
         kiln__onnx_give(call, 2, sum, words->type);
 }
 
-#define ROW(name, function)                                                                        \
-    {                                                                                              \
-        name, 1, KILN__ONNX_NEWEST, function, 0, NULL, DOMAIN                                      \
-    }
-
 const struct kiln__onnx_row kiln__onnx_microsoft_rows[] = {
-    ROW("Attention", packed_attention),
-    ROW("BiasGelu", bias_gelu),
-    ROW("EmbedLayerNormalization", embed),
-    ROW("FastGelu", fast_gelu),
-    ROW("MultiHeadAttention", multi_head_attention),
-    ROW("QAttention", quantized_attention),
-    ROW("QuickGelu", quick_gelu),
+    KILN__ONNX_ROW("Attention", 1, packed_attention, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("BiasGelu", 1, bias_gelu, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("EmbedLayerNormalization", 1, embed, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("FastGelu", 1, fast_gelu, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("MultiHeadAttention", 1, multi_head_attention, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("QAttention", 1, quantized_attention, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("QuickGelu", 1, quick_gelu, .domain = KILN__ONNX_MICROSOFT),
     {0},
 };

@@ -97,20 +97,15 @@ static void dropout(struct kiln__onnx_call *call)
 
 static const bool yes = true;
 
-#define ROW(name, since, function)                                                                 \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, function, 0, NULL, NULL                                    \
-    }
-
 const struct kiln__onnx_row kiln__onnx_normalization_rows[] = {
-    ROW("LayerNormalization", 1, layer_normalization),
-    ROW("RMSNormalization", 23, rms_normalization),
-    ROW("SimplifiedLayerNormalization", 1, rms_normalization),
-    {"LayerNormalization", 1, KILN__ONNX_NEWEST, layer_normalization, 0, NULL, "com.microsoft"},
-    {"SkipLayerNormalization", 1, KILN__ONNX_NEWEST, skip_layer_normalization, 0, NULL,
-     "com.microsoft"},
-    {"SkipSimplifiedLayerNormalization", 1, KILN__ONNX_NEWEST, skip_layer_normalization, 0, &yes,
-     "com.microsoft"},
-    ROW("Dropout", 1, dropout),
+    KILN__ONNX_ROW("LayerNormalization", 1, layer_normalization),
+    KILN__ONNX_ROW("RMSNormalization", 23, rms_normalization),
+    KILN__ONNX_ROW("SimplifiedLayerNormalization", 1, rms_normalization),
+    KILN__ONNX_ROW("LayerNormalization", 1, layer_normalization, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("SkipLayerNormalization", 1, skip_layer_normalization,
+                   .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("SkipSimplifiedLayerNormalization", 1, skip_layer_normalization, .data = &yes,
+                   .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("Dropout", 1, dropout),
     {0},
 };

@@ -146,17 +146,12 @@ static void global_lp_pool(struct kiln__onnx_call *call)
                          kiln_pow(call->batch, x, kiln_constant(call->batch, KILN_F32, 1 / p)));
 }
 
-#define ROW(name, since, function)                                                                 \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, function, 0, NULL, NULL                                    \
-    }
-
 const struct kiln__onnx_row kiln__onnx_pool_rows[] = {
-    ROW("MaxPool", 1, max_pool),
-    ROW("AveragePool", 1, average_pool),
-    ROW("LpPool", 2, lp_pool),
-    ROW("GlobalMaxPool", 1, global_max_pool),
-    ROW("GlobalAveragePool", 1, global_average_pool),
-    ROW("GlobalLpPool", 2, global_lp_pool),
+    KILN__ONNX_ROW("MaxPool", 1, max_pool),
+    KILN__ONNX_ROW("AveragePool", 1, average_pool),
+    KILN__ONNX_ROW("LpPool", 2, lp_pool),
+    KILN__ONNX_ROW("GlobalMaxPool", 1, global_max_pool),
+    KILN__ONNX_ROW("GlobalAveragePool", 1, global_average_pool),
+    KILN__ONNX_ROW("GlobalLpPool", 2, global_lp_pool),
     {0},
 };

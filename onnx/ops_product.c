@@ -2,6 +2,8 @@
 /* Matrix products. */
 #include <string.h>
 
+#include "onnx/blocks.h"
+#include "onnx/record.h"
 #include "onnx/values.h"
 
 /* ---- of integers: exact sums of 64 bits, which no product of floating numbers has ---- */
@@ -75,6 +77,9 @@ static kiln_tensor product(struct kiln__onnx_call *call, bool turn_a, bool turn_
 {
     const struct kiln__onnx_value *left = kiln__onnx_operand(call, 0);
     const struct kiln__onnx_value *right = kiln__onnx_operand(call, 1);
+    kiln_buffer *blocks = kiln__onnx_blocks_of(call->recorder->model, call->node);
+    if (blocks)
+        return kiln__onnx_matmul_blocks(call, right->dims[turn_b], right->dims[!turn_b], blocks);
     kiln_tensor a = kiln__onnx_tensor(call, 0), b = kiln__onnx_tensor(call, 1);
     if (kiln__onnx_type_floats(left->type))
         return turn_a || turn_b ? kiln_matmul_transposed(call->batch, a, turn_a, b, turn_b)
@@ -124,14 +129,9 @@ static void fused_matmul(struct kiln__onnx_call *call)
     kiln__onnx_give_like(call, times(call->batch, y, kiln__onnx_float(call, "alpha", 1)));
 }
 
-#define ROW(name, since, function, domain)                                                         \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, function, 0, NULL, domain                                  \
-    }
-
 const struct kiln__onnx_row kiln__onnx_product_rows[] = {
-    ROW("MatMul", 1, matmul, NULL),
-    ROW("Gemm", 7, gemm, NULL),
-    ROW("FusedMatMul", 1, fused_matmul, "com.microsoft"),
+    KILN__ONNX_ROW("MatMul", 1, matmul),
+    KILN__ONNX_ROW("Gemm", 7, gemm),
+    KILN__ONNX_ROW("FusedMatMul", 1, fused_matmul, .domain = KILN__ONNX_MICROSOFT),
     {0},
 };

@@ -5,7 +5,6 @@
 
 #include "onnx/call.h"
 
-#define DOMAIN "com.microsoft"
 #define TYPE(name) ONNX__TENSOR_PROTO__DATA_TYPE__##name
 
 /* Each operand that is quantised is three: numbers, their scale, their zero point. */
@@ -231,25 +230,22 @@ static void lstm(struct kiln__onnx_call *call)
         kiln__onnx_apply(call, "LSTM", 14, 8, in, call->n_outputs, call->out);
 }
 
-#define ROW(name, record, data)                                                                    \
-    {                                                                                              \
-        name, 1, KILN__ONNX_NEWEST, record, 0, data, DOMAIN                                        \
-    }
-
 const struct kiln__onnx_row kiln__onnx_qlinear_rows[] = {
-    ROW("DynamicQuantizeLSTM", lstm, NULL),
-    ROW("DynamicQuantizeMatMul", dynamic, NULL),
-    ROW("MatMulIntegerToFloat", to_float, NULL),
-    ROW("QGemm", gemm, NULL),
-    ROW("QLinearAdd", by_plain, &add),
-    ROW("QLinearAveragePool", by_plain, &pool),
-    ROW("QLinearConcat", by_plain, &concat),
-    ROW("QLinearGlobalAveragePool", by_plain, &global),
-    ROW("QLinearLeakyRelu", by_plain, &leaky),
-    ROW("QLinearMul", by_plain, &mul),
-    ROW("QLinearReduceMean", by_plain, &mean),
-    ROW("QLinearSigmoid", by_plain, &sigmoid),
-    ROW("QLinearSoftmax", by_plain, &softmax),
-    ROW("QLinearWhere", by_plain, &where),
+    KILN__ONNX_ROW("DynamicQuantizeLSTM", 1, lstm, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("DynamicQuantizeMatMul", 1, dynamic, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("MatMulIntegerToFloat", 1, to_float, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("QGemm", 1, gemm, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("QLinearAdd", 1, by_plain, .data = &add, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("QLinearAveragePool", 1, by_plain, .data = &pool,
+                   .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("QLinearConcat", 1, by_plain, .data = &concat, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("QLinearGlobalAveragePool", 1, by_plain, .data = &global,
+                   .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("QLinearLeakyRelu", 1, by_plain, .data = &leaky, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("QLinearMul", 1, by_plain, .data = &mul, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("QLinearReduceMean", 1, by_plain, .data = &mean, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("QLinearSigmoid", 1, by_plain, .data = &sigmoid, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("QLinearSoftmax", 1, by_plain, .data = &softmax, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("QLinearWhere", 1, by_plain, .data = &where, .domain = KILN__ONNX_MICROSOFT),
     {0},
 };

@@ -281,20 +281,15 @@ static void record_conv_quantized(struct kiln__onnx_call *call)
                  kiln__onnx_operand(call, 7)->type);
 }
 
-#define ROW(name, first, record)                                                                   \
-    {                                                                                              \
-        name, first, KILN__ONNX_NEWEST, record, 0, NULL, NULL                                      \
-    }
-
 const struct kiln__onnx_row kiln__onnx_quantize_rows[] = {
-    ROW("QuantizeLinear", 10, record_quantize),
-    ROW("DequantizeLinear", 10, record_dequantize),
-    {"QuantizeLinear", 1, KILN__ONNX_NEWEST, record_quantize, 0, NULL, "com.microsoft"},
-    {"DequantizeLinear", 1, KILN__ONNX_NEWEST, record_dequantize, 0, NULL, "com.microsoft"},
-    ROW("DynamicQuantizeLinear", 11, record_dynamic),
-    ROW("MatMulInteger", 10, record_matmul_integer),
-    ROW("ConvInteger", 10, record_conv_integer),
-    ROW("QLinearConv", 10, record_conv_quantized),
-    ROW("QLinearMatMul", 10, record_matmul_quantized),
+    KILN__ONNX_ROW("QuantizeLinear", 10, record_quantize),
+    KILN__ONNX_ROW("DequantizeLinear", 10, record_dequantize),
+    KILN__ONNX_ROW("QuantizeLinear", 1, record_quantize, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("DequantizeLinear", 1, record_dequantize, .domain = KILN__ONNX_MICROSOFT),
+    KILN__ONNX_ROW("DynamicQuantizeLinear", 11, record_dynamic),
+    KILN__ONNX_ROW("MatMulInteger", 10, record_matmul_integer),
+    KILN__ONNX_ROW("ConvInteger", 10, record_conv_integer),
+    KILN__ONNX_ROW("QLinearConv", 10, record_conv_quantized),
+    KILN__ONNX_ROW("QLinearMatMul", 10, record_matmul_quantized),
     {0},
 };

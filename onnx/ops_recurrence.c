@@ -162,6 +162,6 @@ static void linear_attention(struct kiln__onnx_call *call)
 }
 
 const struct kiln__onnx_row kiln__onnx_recurrence_rows[] = {
-    {"LinearAttention", 27, KILN__ONNX_NEWEST, linear_attention, 0, NULL, NULL},
+    KILN__ONNX_ROW("LinearAttention", 27, linear_attention),
     {0},
 };

@@ -223,9 +223,7 @@ static void softmax(struct kiln__onnx_call *call)
 
 #define HOW(...) (&(const struct reduction){__VA_ARGS__})
 #define ROW(name, since, ...)                                                                      \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, reduce, KILN__ONNX_BIT(1), HOW(__VA_ARGS__), NULL          \
-    }
+    KILN__ONNX_ROW(name, since, reduce, .known = KILN__ONNX_BIT(1), .data = HOW(__VA_ARGS__))
 
 static const bool yes = true;
 
@@ -240,9 +238,9 @@ const struct kiln__onnx_row kiln__onnx_reduce_rows[] = {
     ROW("ReduceSumSquare", 1, .before = kiln_square, .reduce = kiln_sum),
     ROW("ReduceLogSum", 1, .reduce = kiln_sum, .after = logarithm, .floats = true),
     ROW("ReduceLogSumExp", 1, .reduce = kiln_logsumexp, .floats = true),
-    {"ArgMax", 1, KILN__ONNX_NEWEST, position, 0, &yes, NULL},
-    {"ArgMin", 1, KILN__ONNX_NEWEST, position, 0, NULL, NULL},
-    {"Softmax", 1, KILN__ONNX_NEWEST, softmax, 0, NULL, NULL},
-    {"LogSoftmax", 1, KILN__ONNX_NEWEST, softmax, 0, &yes, NULL},
+    KILN__ONNX_ROW("ArgMax", 1, position, .data = &yes),
+    KILN__ONNX_ROW("ArgMin", 1, position),
+    KILN__ONNX_ROW("Softmax", 1, softmax),
+    KILN__ONNX_ROW("LogSoftmax", 1, softmax, .data = &yes),
     {0},
 };

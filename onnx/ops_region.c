@@ -155,6 +155,6 @@ static void roi_align(struct kiln__onnx_call *call)
 }
 
 const struct kiln__onnx_row kiln__onnx_region_rows[] = {
-    {"RoiAlign", 10, KILN__ONNX_NEWEST, roi_align, 0, NULL, NULL},
+    KILN__ONNX_ROW("RoiAlign", 10, roi_align),
     {0},
 };

@@ -343,19 +343,15 @@ static void space_to_depth(struct kiln__onnx_call *call)
                                                        KILN_CHANNELS_FIRST));
 }
 
-#define ROW(name, since, last, function, known)                                                    \
-    {                                                                                              \
-        name, since, last, function, known, NULL, NULL                                             \
-    }
 #define SCALES KILN__ONNX_BIT(1)
 #define ALL (KILN__ONNX_BIT(1) | KILN__ONNX_BIT(2) | KILN__ONNX_BIT(3))
 
 const struct kiln__onnx_row kiln__onnx_resize_rows[] = {
-    ROW("Resize", 11, KILN__ONNX_NEWEST, resize, ALL),
-    ROW("Resize", 10, 10, upsample, SCALES),
-    ROW("Upsample", 7, 9, upsample, SCALES),
-    ROW("Pad", 2, KILN__ONNX_NEWEST, pad, ALL),
-    ROW("DepthToSpace", 1, KILN__ONNX_NEWEST, depth_to_space, 0),
-    ROW("SpaceToDepth", 1, KILN__ONNX_NEWEST, space_to_depth, 0),
+    KILN__ONNX_ROW("Resize", 11, resize, .known = ALL),
+    KILN__ONNX_ROW_UNTIL("Resize", 10, 10, upsample, .known = SCALES),
+    KILN__ONNX_ROW_UNTIL("Upsample", 7, 9, upsample, .known = SCALES),
+    KILN__ONNX_ROW("Pad", 2, pad, .known = ALL),
+    KILN__ONNX_ROW("DepthToSpace", 1, depth_to_space),
+    KILN__ONNX_ROW("SpaceToDepth", 1, space_to_depth),
     {0},
 };

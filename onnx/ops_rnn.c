@@ -168,14 +168,9 @@ static void lstm(struct kiln__onnx_call *call)
     give(call, 2, cells);
 }
 
-#define ROW(name, since, function)                                                                 \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, function, 0, NULL, NULL                                    \
-    }
-
 const struct kiln__onnx_row kiln__onnx_rnn_rows[] = {
-    ROW("RNN", 7, rnn),
-    ROW("GRU", 7, gru),
-    ROW("LSTM", 7, lstm),
+    KILN__ONNX_ROW("RNN", 7, rnn),
+    KILN__ONNX_ROW("GRU", 7, gru),
+    KILN__ONNX_ROW("LSTM", 7, lstm),
     {0},
 };

@@ -260,7 +260,7 @@ static void record_affine(struct kiln__onnx_call *call)
 }
 
 const struct kiln__onnx_row kiln__onnx_sample_rows[] = {
-    {"GridSample", 16, KILN__ONNX_NEWEST, record_sample, 0, NULL, NULL},
-    {"AffineGrid", 20, KILN__ONNX_NEWEST, record_affine, KILN__ONNX_BIT(1), NULL, NULL},
+    KILN__ONNX_ROW("GridSample", 16, record_sample),
+    KILN__ONNX_ROW("AffineGrid", 20, record_affine, .known = KILN__ONNX_BIT(1)),
     {0},
 };

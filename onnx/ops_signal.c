@@ -81,15 +81,12 @@ static void mel_weight_matrix(struct kiln__onnx_call *call)
                         type);
 }
 
-#define ROW(name, since, function, known)                                                          \
-    {                                                                                              \
-        name, since, KILN__ONNX_NEWEST, function, known, NULL, NULL                                \
-    }
 #define BIT(i) KILN__ONNX_BIT(i)
 
 const struct kiln__onnx_row kiln__onnx_signal_rows[] = {
-    ROW("DFT", 17, dft, BIT(1) | BIT(2)),
-    ROW("STFT", 17, stft, BIT(1) | BIT(3)),
-    ROW("MelWeightMatrix", 17, mel_weight_matrix, BIT(0) | BIT(1) | BIT(2) | BIT(3) | BIT(4)),
+    KILN__ONNX_ROW("DFT", 17, dft, .known = BIT(1) | BIT(2)),
+    KILN__ONNX_ROW("STFT", 17, stft, .known = BIT(1) | BIT(3)),
+    KILN__ONNX_ROW("MelWeightMatrix", 17, mel_weight_matrix,
+                   .known = BIT(0) | BIT(1) | BIT(2) | BIT(3) | BIT(4)),
     {0},
 };

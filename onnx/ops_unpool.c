@@ -196,8 +196,7 @@ static void join_blocks(struct kiln__onnx_call *call)
 }
 
 const struct kiln__onnx_row kiln__onnx_unpool_rows[] = {
-    {"MaxUnpool", 9, KILN__ONNX_NEWEST, max_unpool, KILN__ONNX_BIT(2), NULL, NULL},
-    {"Col2Im", 18, KILN__ONNX_NEWEST, join_blocks, KILN__ONNX_BIT(1) | KILN__ONNX_BIT(2), NULL,
-     NULL},
+    KILN__ONNX_ROW("MaxUnpool", 9, max_unpool, .known = KILN__ONNX_BIT(2)),
+    KILN__ONNX_ROW("Col2Im", 18, join_blocks, .known = KILN__ONNX_BIT(1) | KILN__ONNX_BIT(2)),
     {0},
 };

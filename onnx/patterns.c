@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recognition of layers spread over several nodes (layer norm, GELU, attention), so that they are
- * recorded as one. */
+/* Recognition of layers spread over several nodes (GELU, attention, weights of 4 bits), so that
+ * they are recorded as one. */
 #include "onnx/patterns.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "onnx/operators.h"
+#include "onnx/types.h"
 
 struct finder {
     struct kiln__onnx_graphs *graphs;
@@ -303,6 +304,40 @@ static kiln_status find_gelu(struct finder *finder, uint32_t erf)
     return join(finder, &kiln__onnx_gelu_row, n, parts, 4, inputs, NULL);
 }
 
+/* ---- weights of 4 bits ---- */
+
+static const struct kiln__onnx_constant *constant_of(const struct finder *finder, uint32_t value)
+{
+    for (size_t i = 0; i < finder->graphs->n_constants; i++)
+        if (finder->graphs->constants[i].value == value)
+            return &finder->graphs->constants[i];
+    return NULL;
+}
+
+/* DequantizeLinear of a matrix of int4 or uint4, perhaps transposed, that a MatMul alone reads:
+ * operands are x, the matrix, its scales and zero points. */
+static kiln_status find_linear(struct finder *finder, uint32_t matmul)
+{
+    struct kiln__onnx_node *last = &finder->graph->nodes[matmul], *parts[3];
+    struct kiln__onnx_node *turn = maker(finder, last->inputs[1]), *wide = turn;
+    size_t n = 0;
+    if (is(turn, "Transpose") && turn->n_inputs == 1)
+        wide = maker(finder, turn->inputs[0]);
+    if (!is(wide, "DequantizeLinear") || wide->n_inputs < 2 || wide->n_inputs > 3)
+        return KILN_OK;
+    const struct kiln__onnx_constant *w = constant_of(finder, wide->inputs[0]);
+    const int type = w ? (int)w->proto->data_type : 0;
+    if ((type != KILN__ONNX_INT4 && type != KILN__ONNX_UINT4) || w->proto->n_dims != 2)
+        return KILN_OK;
+    parts[n++] = wide;
+    if (turn != wide)
+        parts[n++] = turn;
+    parts[n++] = last;
+    const uint32_t inputs[] = {last->inputs[0], wide->inputs[0], wide->inputs[1],
+                               wide->n_inputs == 3 ? wide->inputs[2] : KILN__ONNX_NONE};
+    return join(finder, &kiln__onnx_linear_row, n, parts, 4, inputs, NULL);
+}
+
 kiln_status kiln__onnx_find_patterns(struct kiln__onnx_graphs *graphs)
 {
     size_t n = graphs->n_values, nodes = graphs->main->n_nodes;
@@ -320,12 +355,14 @@ kiln_status kiln__onnx_find_patterns(struct kiln__onnx_graphs *graphs)
     }
     for (uint32_t i = 0; i < nodes && !status; i++) {
         const struct kiln__onnx_node *node = &graphs->main->nodes[i];
-        if (!node->live || node->n_parts || node->n_inputs != 1 || node->n_outputs != 1)
+        if (!node->live || node->n_parts || node->n_outputs != 1)
             continue;
-        if (is(node, "Softmax"))
+        if (is(node, "Softmax") && node->n_inputs == 1)
             status = find_attention(&finder, i);
-        else if (is(node, "Erf"))
+        else if (is(node, "Erf") && node->n_inputs == 1)
             status = find_gelu(&finder, i);
+        else if (is(node, "MatMul") && node->n_inputs == 2)
+            status = find_linear(&finder, i);
     }
     free(finder.makers);
     free(finder.users);

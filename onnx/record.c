@@ -183,11 +183,11 @@ static void record_node(struct kiln__onnx_recorder *recorder, const struct kiln_
 enum { MANY_BYTES = 16 << 20 };
 
 kiln_status kiln__onnx_record_graph(struct kiln__onnx_recorder *recorder,
-                                    const struct kiln__onnx_graph *graph, size_t n_kept,
+                                    const struct kiln__onnx_graph *graph, size_t n_held,
                                     const struct kiln__onnx_value *kept)
 {
     struct kiln__onnx_frame frame = {
-        .outer = recorder->frame, .graph = graph, .n_kept = n_kept, .kept = kept};
+        .outer = recorder->frame, .graph = graph, .n_held = n_held, .kept = kept};
     recorder->frame = &frame;
     for (; frame.node < graph->n_nodes && !recorder->status; frame.node++) {
         if (!graph->nodes[frame.node].live)
@@ -202,7 +202,18 @@ kiln_status kiln__onnx_record_graph(struct kiln__onnx_recorder *recorder,
 
 /* ---- a whole model ---- */
 
-/* Dimensions of one name have to be equal. */
+/* Whether a value is a cache, whose first dimension may be larger than that of others. */
+static bool is_roomy(const struct kiln__onnx_graph *graph, uint32_t value)
+{
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        for (size_t k = 0; k < graph->nodes[i].n_inputs && graph->nodes[i].row; k++)
+            if (k < 32 && graph->nodes[i].inputs[k] == value &&
+                graph->nodes[i].row->roomy & KILN__ONNX_BIT(k))
+                return true;
+    return false;
+}
+
+/* Dimensions of one name have to be equal, but for texts that caches have room for. */
 static kiln_status check_symbols(const kiln_onnx_model *model,
                                  const struct kiln__onnx_value *values)
 {
@@ -214,7 +225,9 @@ static kiln_status check_symbols(const kiln_onnx_model *model,
                     const char *symbol = model->inputs[k].symbols[e];
                     size_t a = values[graph->inputs[i]].dims[d];
                     size_t b = values[graph->inputs[k]].dims[e];
-                    if (symbol && a != b && !strcmp(symbol, model->inputs[i].symbols[d]))
+                    if (symbol && a != b && !strcmp(symbol, model->inputs[i].symbols[d]) &&
+                        !(d == 0 && is_roomy(graph, graph->inputs[i])) &&
+                        !(e == 0 && is_roomy(graph, graph->inputs[k])))
                         return kiln__onnx_fail(KILN_SHAPE_MISMATCH,
                                                "kiln_model_record: dimension '%s' is %zu in input "
                                                "'%s' and %zu in input '%s'",

@@ -5,8 +5,6 @@
 
 #include "onnx/record.h"
 
-static void mark_graph(const struct kiln__onnx_graph *graph, size_t from, bool *read);
-
 static void mark_node(const struct kiln__onnx_node *node, bool *read)
 {
     for (size_t i = 0; i < node->n_inputs; i++)
@@ -16,11 +14,10 @@ static void mark_node(const struct kiln__onnx_node *node, bool *read)
         mark_node(&node->parts[i], read);
     for (size_t i = 0; i < node->n_graphs; i++)
         if (node->graphs[i])
-            mark_graph(node->graphs[i], 0, read);
+            kiln__onnx_mark_read(node->graphs[i], 0, read);
 }
 
-/* What is read from node `from` on, and what the graph gives. */
-static void mark_graph(const struct kiln__onnx_graph *graph, size_t from, bool *read)
+void kiln__onnx_mark_read(const struct kiln__onnx_graph *graph, size_t from, bool *read)
 {
     for (size_t i = from; i < graph->n_nodes; i++)
         if (graph->nodes[i].live)
@@ -49,7 +46,7 @@ static size_t find_used(struct kiln__onnx_recorder *recorder, const bool *read, 
             used[n++] = value->host;
     }
     for (const struct kiln__onnx_frame *frame = recorder->frame; frame; frame = frame->outer)
-        for (size_t i = 0; i < frame->n_kept; i++)
+        for (size_t i = 0; i < frame->n_held; i++)
             if (frame->kept[i].host)
                 used[n++] = frame->kept[i].host;
     qsort(used, n, sizeof *used, by_address);
@@ -77,12 +74,12 @@ void kiln__onnx_free_unused(struct kiln__onnx_recorder *recorder)
 {
     size_t n_values = recorder->model->graphs.n_values, most = n_values;
     for (const struct kiln__onnx_frame *frame = recorder->frame; frame; frame = frame->outer)
-        most += frame->n_kept;
+        most += frame->n_held;
     bool *read = calloc(n_values + 1, sizeof *read);
     array *used = malloc((most + 1) * sizeof *used);
     if (read && used) {
         for (const struct kiln__onnx_frame *frame = recorder->frame; frame; frame = frame->outer)
-            mark_graph(frame->graph, frame->node, read);
+            kiln__onnx_mark_read(frame->graph, frame->node, read);
         free_others(recorder, find_used(recorder, read, used), used);
     }
     free(read);

@@ -54,8 +54,9 @@ Tag: {tag}
 
 def _package(folder):
     """{name: content} of the package's modules."""
-    names = [n for n in sorted(os.listdir(folder)) if n.endswith('.py') or n == 'py.typed']
-    return {name: open(os.path.join(folder, name), 'rb').read() for name in names}
+    files = [os.path.join(place, n) for place, _, names in os.walk(folder) for n in names
+             if n.endswith('.py') or n == 'py.typed']
+    return {os.path.relpath(file, folder): open(file, 'rb').read() for file in sorted(files)}
 
 
 def _libraries(folder):

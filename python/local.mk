@@ -9,6 +9,7 @@ python_modules = \
 	python/kiln/_buffer.py \
 	python/kiln/_context.py \
 	python/kiln/_creation.py \
+	python/kiln/_dlpack.py \
 	python/kiln/_drivers.py \
 	python/kiln/_executor.py \
 	python/kiln/_files.py \
@@ -16,6 +17,7 @@ python_modules = \
 	python/kiln/_functions.py \
 	python/kiln/_gather.py \
 	python/kiln/_gradient.py \
+	python/kiln/_hooks.py \
 	python/kiln/_indexing.py \
 	python/kiln/_kernel.py \
 	python/kiln/_library.py \
@@ -49,7 +51,10 @@ python_modules = \
 	python/kiln/_types.py \
 	python/kiln/_ufuncs.py \
 	python/kiln/linalg.py \
-	python/kiln/nn.py \
+	python/kiln/nn/__init__.py \
+	python/kiln/nn/functional.py \
+	python/kiln/nn/utils/__init__.py \
+	python/kiln/nn/utils/rnn.py \
 	python/kiln/opencl.py \
 	python/kiln/optim.py \
 	python/kiln/py.typed \
@@ -61,8 +66,11 @@ python_tests = \
 	python/tests/nn_reference.py \
 	python/tests/tap.py \
 	python/tests/test_array_api.py \
+	python/tests/test_dlpack.py \
+	python/tests/test_everyday.py \
 	python/tests/test_executor.py \
 	python/tests/test_exit.py \
+	python/tests/test_hooks.py \
 	python/tests/test_integers.py \
 	python/tests/test_interrupts.py \
 	python/tests/test_kernel.py \
@@ -71,6 +79,7 @@ python_tests = \
 	python/tests/test_loop.py \
 	python/tests/test_loop_replayed.py \
 	python/tests/test_nn.py \
+	python/tests/test_nn_functional.py \
 	python/tests/test_nn_modules.py \
 	python/tests/test_nn_page.py \
 	python/tests/test_nn_torch.py \
@@ -79,6 +88,7 @@ python_tests = \
 	python/tests/test_opencl.py \
 	python/tests/test_parallel.py \
 	python/tests/test_running.py \
+	python/tests/test_schedules.py \
 	python/tests/test_table.py \
 	python/tests/test_tensors.py \
 	python/tests/test_torch.py \

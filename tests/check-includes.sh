@@ -40,6 +40,12 @@ grep -nE '(^|[^_[:alnum:]])(secure_)?getenv[[:space:]]*\(' lib/*/*.[ch] | grep -
   status=1
 }
 
+# Kernels are printed by one walk.
+grep -nE '"[^"]*\{\\n' lib/lower/*.c lib/codegen/*.c lib/record/*.c && {
+  echo 'kernels are statements: lib/util/code.c alone writes braces'
+  status=1
+}
+
 # What is recorded, rewritten and fused is the same for all devices: no pointer to one, nor to planning's
 # options, which have one.
 grep -nwE 'kiln_device_info|struct (kiln__device|kiln__traits|kiln__plan_options|kiln__runtime)|<kiln/device\.h>' \
@@ -51,8 +57,8 @@ grep -nwE 'kiln_device_info|struct (kiln__device|kiln__traits|kiln__plan_options
 # libkiln-onnx and libkiln-lm live on what is public, and have the writer of numbers in them once more;
 # the latter the executor's histograms, too.
 for folder in onnx lm; do
-  grep -nE '^#[[:space:]]*include ("|<kiln/)' $folder/*.[ch] | grep -vE "include (\"($folder/[^\"/]*|util/format\\.h|executor/histogram\\.h)\"|<kiln/[^>]*>)" && {
-    echo "$folder/ may only include its own headers, public ones, util/format.h and histogram.h"
+  grep -nE '^#[[:space:]]*include ("|<kiln/)' $folder/*.[ch] | grep -vE "include (\"($folder/[^\"/]*|util/(format|text)\\.h|executor/histogram\\.h)\"|<kiln/[^>]*>)" && {
+    echo "$folder/ may only include its own headers, public ones, util/format.h, util/text.h and histogram.h"
     status=1
   }
 done

@@ -30,12 +30,24 @@ missing=$(find lib lm mpi onnx kernels include tests tools examples bench doc py
       *) listed "$file" || echo "$file" ;;
     esac
   done)
+# A name says which file of the library it is, in a backtrace, too.
+twice=$(find lib -name '*.[ch]' | sed 's|.*/||' | sort | uniq -d)
+if [ -n "$twice" ]; then
+  echo "names of two files of lib: $twice"
+  exit 1
+fi
 # What `make check` leaves out, `make check-long` has to know.
 partly=$(sed -n '/^partly_long_tests/,/[^\\]$/p' tests/local.mk | grep -o 'tests/[a-z/_]*' | sort)
 with_long=$(grep -lE '^(Parameterized)?Test\([a-z_0-9]+, slow_' tests/*/test_*.c | sed 's/\.c$//' | sort)
 if [ "$partly" != "$with_long" ]; then
   printf '%s\n' 'partly_long_tests of tests/local.mk:' "$partly" 'with tests named slow_:' "$with_long"
   exit 1
+fi
+# What check-faults puts into a copy of the tree has to fit it, whoever moves what.
+if command -v patch >/dev/null; then
+  for fault in tests/faults/*.patch; do
+    patch -p1 -F2 -s --dry-run <"$fault" >/dev/null || { echo "$fault does not apply"; exit 1; }
+  done
 fi
 if [ -n "$missing" ]; then
   echo "not in Makefile.am:"

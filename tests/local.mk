@@ -15,6 +15,7 @@ criterion_tests = \
 	tests/programs/test_background_joined \
 	tests/programs/test_background_quick \
 	tests/runtime/test_buffers \
+	tests/programs/test_builtins \
 	tests/lower/test_catalogue \
 	tests/store/test_cache_catalog \
 	tests/programs/test_cache_edit \
@@ -22,6 +23,7 @@ criterion_tests = \
 	tests/programs/test_cache_processes \
 	tests/programs/test_cache_program \
 	tests/programs/test_compile_workers \
+	tests/store/test_cache_folder \
 	tests/store/test_cache_store \
 	tests/nn/test_channels \
 	tests/session/test_context \
@@ -29,10 +31,11 @@ criterion_tests = \
 	tests/nn/test_convolution \
 	tests/runtime/test_counts \
 	tests/runtime/test_one_launch \
-	tests/runtime/test_one_launch_beside \
+	tests/runtime/test_one_launch_groups \
 	tests/device/test_device \
 	tests/record/test_einsum \
 	tests/nn/test_expression \
+	tests/nn/test_fft \
 	tests/record/test_errors \
 	tests/record/test_errors_calls \
 	tests/runtime/test_events \
@@ -57,11 +60,12 @@ criterion_tests = \
 	tests/grad/test_grad_device \
 	tests/memory/test_growth \
 	tests/runtime/test_host_memory \
+	tests/runtime/test_idle_release \
 	tests/memory/test_in_place \
 	tests/runtime/test_interop \
 	tests/nn/test_interpolation \
 	tests/runtime/test_prepacked \
-	tests/codegen/test_code \
+	tests/util/test_code \
 	tests/codegen/test_kernels \
 	tests/device/test_limit \
 	tests/util/test_locale \
@@ -126,6 +130,7 @@ criterion_tests = \
 	tests/record/test_twice \
 	tests/util/test_util \
 	tests/debug/test_validate \
+	tests/debug/test_loop_checks \
 	tests/debug/test_nan_check \
 	tests/fuse/test_verify_fusion \
 	tests/plan/test_verify_plan \
@@ -157,6 +162,7 @@ device_tests = \
 	tests/programs/test_background_joined \
 	tests/programs/test_background_quick \
 	tests/runtime/test_buffers \
+	tests/programs/test_builtins \
 	tests/programs/test_cache_program \
 	tests/programs/test_compile_workers \
 	tests/nn/test_channels \
@@ -166,6 +172,7 @@ device_tests = \
 	tests/device/test_device \
 	tests/record/test_einsum \
 	tests/nn/test_expression \
+	tests/nn/test_fft \
 	tests/runtime/test_events \
 	tests/executor/test_executor \
 	tests/session/test_explain \
@@ -269,6 +276,7 @@ tests_debug_test_validate_LDFLAGS = -Wl,--wrap=clCreateProgramWithSource
 
 # The library's memory runs out there.
 tests_files_test_saved_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+tests_lm_test_genai_LDFLAGS = $(tests_files_test_saved_LDFLAGS)
 
 # It has threads that cannot be made.
 tests_executor_test_executor_errors_LDFLAGS = -Wl,--wrap=pthread_create
@@ -285,6 +293,10 @@ tests_device_test_limit_SOURCES = \
 	tests/device/test_limit.c \
 	bench/limit.c
 tests_device_test_limit_LDFLAGS = -Wl,--wrap=clEnqueueNDRangeKernel
+
+# The store that both begin with.
+tests_store_test_cache_folder_SOURCES = tests/store/test_cache_folder.c tests/store/stores.h
+tests_store_test_cache_store_SOURCES = tests/store/test_cache_store.c tests/store/stores.h
 
 # The kernel that both begin with.
 tests_record_test_custom_SOURCES = tests/record/test_custom.c tests/record/custom_one.h
@@ -304,7 +316,7 @@ tests_tokens_test_subwords_SOURCES += $(tokenizer_sources)
 tokens_programs = tests/tokens/print_tokens
 EXTRA_PROGRAMS += $(tokens_programs)
 CLEANFILES += $(tokens_programs)
-tests_tokens_print_tokens_SOURCES = tests/tokens/print_tokens.c lib/util/format.c $(tokenizer_sources)
+tests_tokens_print_tokens_SOURCES = tests/tokens/print_tokens.c lib/util/format.c lib/util/text.c $(tokenizer_sources)
 tests_tokens_print_tokens_CPPFLAGS = $(tests_onnx_test_wordpiece_CPPFLAGS)
 tests_tokens_print_tokens_LDADD = $(UTF8PROC_LIBS) $(JANSSON_LIBS) -lm
 endif
@@ -407,7 +419,11 @@ tests_campaigns_executor_race_SOURCES = \
 tests_campaigns_executor_soak_SOURCES = \
 	tests/campaigns/executor_requests.c \
 	tests/campaigns/executor_requests.h \
-	tests/campaigns/executor_soak.c
+	tests/campaigns/executor_soak.c \
+	$(soak)
+soak = \
+	tests/campaigns/soak.c \
+	tests/campaigns/soak.h
 tests_campaigns_opencl_failures_SOURCES = \
 	tests/campaigns/opencl_failures.c \
 	tests/campaigns/basic_work.c \
@@ -424,6 +440,7 @@ tests_campaigns_opencl_failures_SOURCES = \
 # The kiln program, the shared library, the source tree.
 script_tests = \
 	tests/check-bindings.sh \
+	tests/check-builtins.sh \
 	tests/check-exports.sh \
 	tests/check-fuzz-calls.sh \
 	tests/check-headers.sh \
@@ -440,12 +457,12 @@ script_tests = \
 	tests/tools/test_cache_tool.sh \
 	tests/pages/test_cplusplus.sh \
 	tests/tools/test_embed_dask.sh \
+	tests/tools/test_serve_ray.sh \
 	tests/tools/test_embed_tool.sh \
 	tests/tools/test_chat_tool.sh \
 	tests/tools/test_completion.sh \
 	tests/tools/test_generate_tool.sh \
 	tests/mpi/test_mpi.sh \
-	tests/python/test_arrays.sh \
 	tests/python/test_python.sh \
 	tests/pages/test_release.sh \
 	tests/tools/test_run_tool.sh \
@@ -478,7 +495,12 @@ long_campaigns = \
 	tests/campaigns/opencl_failures \
 	tests/campaigns/busy_cache \
 	tests/campaigns/cache_endings
+if LM
+long_campaigns += $(lm_campaigns)
+endif
 long_script_tests = \
+	tests/python/test_arrays.sh \
+	tests/tools/test_serve_faults.sh \
 	tests/tools/test_tune_tool.sh \
 	tests/python/test_interrupts.sh \
 	tests/python/test_loops.sh \
@@ -487,6 +509,7 @@ long_script_tests = \
 # Those of `make check` in which some tests' names begin with slow_, and wait for `make check-long`.
 partly_long_tests = \
 	tests/debug/test_validate \
+	tests/device/test_precision \
 	tests/executor/test_executor_invariant \
 	tests/executor/test_parallel \
 	tests/fuse/test_groups \
@@ -495,11 +518,13 @@ partly_long_tests = \
 	tests/lower/test_matmul \
 	tests/memory/test_rematerialise \
 	tests/nn/test_convolution \
+	tests/nn/test_fft \
 	tests/nn/test_normalization \
 	tests/ops/test_blocks \
 	tests/ops/test_cumsum \
 	tests/ops/test_ops_gather \
 	tests/ops/test_ops_insert_slice \
+	tests/ops/test_ops_lanes \
 	tests/ops/test_ops_movement \
 	tests/ops/test_ops_reduce \
 	tests/ops/test_ops_reduce_fused \
@@ -507,6 +532,8 @@ partly_long_tests = \
 	tests/ops/test_ops_shapes \
 	tests/ops/test_ops_update_slice \
 	tests/ops/test_sort_long \
+	tests/programs/test_background_quick \
+	tests/programs/test_builtins \
 	tests/record/test_loop \
 	tests/record/test_replay \
 	tests/rewrite/test_narrow \
@@ -533,6 +560,8 @@ libtest_support_la_SOURCES = \
 	tests/support/check_values.c \
 	tests/support/context.c \
 	tests/support/context.h \
+	tests/support/device.c \
+	tests/support/device.h \
 	tests/support/file.c \
 	tests/support/file.h \
 	tests/support/fill.c \

@@ -5,11 +5,15 @@
 SUB_BUILD = srcdir='$(srcdir)' MAKE='$(MAKE)' KILN_TEST_STORE='$(abs_builddir)/test-store' \
 	$(SHELL) $(srcdir)/tests/sub-build
 
-# What `make check` leaves out, in the same build tree.
+# What `make check` leaves out, in the same build tree: each part, whatever another finds.
 check-long:
-	+KILN_TEST_PART= $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(long_tests)' check_PROGRAMS='$(long_programs)'
-	+KILN_TEST_PART=long $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(partly_long_tests)' check_PROGRAMS='$(partly_long_tests)'
-	+POCL_EXTRA_BUILD_FLAGS= $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(model_tests)' check_PROGRAMS='$(model_tests)'
+	+failed=0; \
+	KILN_TEST_PART= $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(long_tests)' check_PROGRAMS='$(long_programs)' || failed=1; \
+	KILN_TEST_PART=long $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(partly_long_tests)' \
+	    check_PROGRAMS='$(partly_long_tests)' || failed=1; \
+	POCL_EXTRA_BUILD_FLAGS= $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(model_tests)' \
+	    check_PROGRAMS='$(model_tests)' || failed=1; \
+	exit $$failed
 
 # What tests/run-test has compiled in a hurry for `make check`: some of it as users have it.
 model_tests = tests/executor/test_executor tests/ops/test_ops tests/ops/test_ops_reduce \
@@ -50,7 +54,11 @@ numeric_tests = \
 
 check-tsan:
 	+$(SUB_BUILD) build-tsan --enable-sanitizers=thread CFLAGS='-O1 -g' -- check \
-	    TESTS='$(thread_tests)' check_PROGRAMS='$(thread_tests)'
+	    TESTS='$(thread_tests) $(mpi_tests)' check_PROGRAMS='$(thread_tests) $(mpi_programs)'
+if MPI
+mpi_tests = tests/mpi/test_mpi.sh
+mpi_programs = tests/mpi/ranks
+endif
 
 check-valgrind:
 	+$(SUB_BUILD) build-plain --enable-plain-tests CFLAGS='-O1 -g' -- check \
@@ -88,6 +96,35 @@ OTHER_SYSTEMS = debian-12 debian-13 ubuntu-24.04
 OTHER_SYSTEM_CHECKS = $(OTHER_SYSTEMS:%=check-%)
 $(OTHER_SYSTEM_CHECKS): dist
 	@$(SHELL) $(srcdir)/tests/run-system '$(@:check-%=%)' '$(distdir).tar.gz'
+
+# Chosen tests on another processor: built by a cross compiler, run by qemu's emulator, ten to twenty
+# times as slow. Their limits of seconds are those of an unloaded machine.
+EMULATED_TESTS = \
+	tests/codegen/test_kernels \
+	tests/device/test_device \
+	tests/fuse/test_fusion \
+	tests/fuse/test_verify_fusion \
+	tests/lower/test_attention_wgmma \
+	tests/lower/test_catalogue \
+	tests/memory/test_schedule \
+	tests/ops/test_ops_known \
+	tests/plan/test_plan \
+	tests/plan/test_traffic \
+	tests/plan/test_verify_plan \
+	tests/programs/test_builtins \
+	tests/record/test_batch \
+	tests/reference/test_reference \
+	tests/rewrite/test_passes \
+	tests/runtime/test_events \
+	tests/runtime/test_host_memory \
+	tests/store/test_cache_catalog \
+	tests/store/test_cache_entry \
+	tests/tokens/test_subwords \
+	tests/util/test_code \
+	tests/util/test_options \
+	tests/util/test_util
+check-arm64: dist
+	@$(SHELL) $(srcdir)/tests/run-system debian-13-arm64 '$(distdir).tar.gz' $(EMULATED_TESTS)
 
 # On every implementation and every system that is there, a line for each.
 check-portable:
@@ -173,13 +210,15 @@ check-tidy: $(BUILT_SOURCES)
 	    $(TIDY_CPPFLAGS)
 TIDY_CPPFLAGS = -DKILN_STORE_PROGRAM='"kiln-store"' -I$(abs_builddir)/include -Iinclude -Ilib $(KILN_DEFINES) -DKILN_DEBUG=1 -UNDEBUG \
 	$(OPENCL_CFLAGS) $(XXHASH_CFLAGS) $(JANSSON_CFLAGS) -I$(abs_builddir) -I. $(PROTOBUF_C_CFLAGS) \
-	$(MPI_CFLAGS:-I%=-isystem%)
+	$(MPI_CFLAGS:-I%=-isystem%) $(onnx_defines) $(lm_defines)
 if ONNX
 onnx_read = onnx/*.c
+onnx_defines = -DHAVE_ONNX=1
 onnx_folder = onnx
 endif
 if LM
 lm_read = lm/*.c
+lm_defines = -DHAVE_LM=1
 lm_folder = lm
 endif
 if MPI
@@ -247,7 +286,7 @@ RUN_SUITES = srcdir='$(srcdir)' MAKE='$(MAKE)' $(SHELL) $(srcdir)/tests/run-suit
 # The binary interface beside that of the last release, which tests/abi describes; `make abi` describes
 # this one in its place.
 ABI_FILE = $(srcdir)/tests/abi/$$name.$(host_cpu).abi
-EACH_SHARED = for name in libkiln libkiln-mpi libkiln-onnx; do [ ! -f .libs/$$name.so ] ||
+EACH_SHARED = for name in libkiln libkiln-lm libkiln-mpi libkiln-onnx; do [ ! -f .libs/$$name.so ] ||
 check-abi: all
 	@$(EACH_SHARED) $(SHELL) $(srcdir)/tests/check-abi compare "$(ABI_FILE)" .libs/$$name.so \
 	    '$(srcdir)/include/kiln' || exit 1; done
@@ -328,18 +367,27 @@ accuracy-training: all
 	    $(SHELL) $(srcdir)/tests/training-table $$device $(srcdir)/doc/accuracy.md || exit 1; \
 	done
 
-# Whether an executor can be left alone for so long; it uses all of the machine.
+# Whether an executor, or a batcher of language models (SOAK=lm_soak), can be left alone for so long; it
+# uses all of the machine.
 SECONDS = 3600
+SOAK = executor_soak
 check-soak: all
-	$(MAKE) $(AM_MAKEFLAGS) tests/campaigns/executor_soak $(check_DATA)
-	+$(AM_TESTS_ENVIRONMENT) KILN_TEST_TIMEOUT=0 $(LOG_COMPILER) tests/campaigns/executor_soak \
-	    $(SECONDS) >soak.log; cat soak.log; grep -q '^ok' soak.log
-CLEANFILES += soak.log
+	$(MAKE) $(AM_MAKEFLAGS) tests/campaigns/$(SOAK) $(check_DATA)
+	+$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)'; export srcdir; KILN_TEST_TIMEOUT=0 $(LOG_COMPILER) \
+	    tests/campaigns/$(SOAK) $(SECONDS) >soak.log; cat soak.log; grep -q '^ok' soak.log
+
+# Whether texts of language models have the same bits in company as alone, in so many tokens.
+TOKENS = 1000000
+check-lm-long: all
+	$(MAKE) $(AM_MAKEFLAGS) tests/campaigns/lm_same_bits $(check_DATA)
+	+$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)'; export srcdir; KILN_TEST_TIMEOUT=0 $(LOG_COMPILER) \
+	    tests/campaigns/lm_same_bits $(TOKENS) >same_bits.log; cat same_bits.log; grep -q '^ok' same_bits.log
+CLEANFILES += soak.log same_bits.log
 
 campaigns-long: all
 	$(MAKE) $(AM_MAKEFLAGS) $(campaigns) $(long_campaigns) $(check_DATA)
 	for program in $(campaigns) $(long_campaigns); do \
-	    KILN_TEST_TIMEOUT=0 \
+	    KILN_TEST_TIMEOUT=0 srcdir='$(srcdir)' \
 	    KILN_TEST_LAYER='$(abs_builddir)/tests/layer/kiln-layer.so' $(SHELL) $(srcdir)/tests/run-test ./$$program long | \
 	        tee $$program.long.log; \
 	    grep -q '^ok' $$program.long.log || exit 1; \

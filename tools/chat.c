@@ -296,7 +296,9 @@ int kiln__tool_chat(int argc, char **argv)
     static const char doc[] =
         "Talk with a language model: each line of standard input is a message, the answer is "
         "written "
-        "as it is made. MODEL is a GGUF file, or a folder of Hugging Face's transformers, with a "
+        "as it is made. MODEL is a GGUF file, or a folder of Hugging Face's transformers, or one "
+        "in "
+        "onnxruntime-genai's form, with a "
         "chat template. On a terminal ctrl-C ends an answer, ctrl-D the conversation.";
     static const struct argp_child children[] = {{&language_argp, 0, NULL, 0}, {0}};
     struct argp argp = {

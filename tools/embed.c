@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `kiln embed`: lines become vectors, through a sentence encoder in an ONNX file.
+/* `kiln embed`: lines become vectors, through a sentence encoder in an ONNX or GGUF
+ * file.
  *
  * Lines are read and cut into tokens a window at a time, sorted by length and asked of an executor,
  * which gathers those of like length into batches (embed_windows.c). */
@@ -21,14 +22,15 @@ struct work {
     struct embed_files files;
     struct tokenizer *tokenizer;
     struct embed_cutters *cutters;
-    kiln_context *context;
-    struct embed_model model;
+    kiln_context *contexts[EMBED_MOST_DEVICES]; /* each with its model */
+    struct embed_model models[EMBED_MOST_DEVICES];
+    size_t devices;
     struct embed_output output;
     struct embed_statistics statistics;
     struct embed_source source;
     size_t batch;
     double created, began, shown; /* when */
-    double busy;                  /* seconds up to the first result */
+    double busy;                  /* seconds up to the first result, of all devices */
     bool has_first;
 };
 
@@ -47,13 +49,15 @@ static bool complain(void)
 
 /* ---- how it goes ---- */
 
-/* Seconds in which a batch was under way. */
+/* Seconds in which a batch was under way, summed over devices. */
 static double busy_seconds(const struct work *work)
 {
+    double seconds = 0;
     kiln_executor_context_stats stats;
-    if (kiln_executor_get_context_stats(work->model.executor, 0, &stats))
-        return 0;
-    return stats.utilisation * (now() - work->created);
+    for (size_t i = 0; i < work->devices; i++)
+        if (!kiln_executor_get_context_stats(work->models->executor, i, &stats))
+            seconds += stats.utilisation * (now() - work->created);
+    return seconds;
 }
 
 static void note_first(struct work *work)
@@ -70,7 +74,7 @@ static void show_progress(struct work *work)
     kiln_executor_stats stats;
     double time = now();
     if (time - work->shown < 0.25 || !isatty(STDERR_FILENO) ||
-        kiln_executor_get_stats(work->model.executor, &stats))
+        kiln_executor_get_stats(work->models->executor, &stats))
         return;
     work->shown = time;
     fprintf(stderr, "\r%llu sentences, %.1f a second ", (unsigned long long)stats.rows,
@@ -87,25 +91,33 @@ static void go_on(void *user, size_t lines, size_t tokens)
     show_progress(work);
 }
 
+static void add_device(struct embed_statistics *statistics, kiln_context *context)
+{
+    kiln_context_stats memory;
+    kiln_device_info info;
+    const size_t length = strlen(statistics->device);
+    if (!kiln_context_get_stats(context, &memory)) {
+        statistics->weight_bytes += memory.buffer_bytes;
+        statistics->other_bytes +=
+            memory.pool_bytes > memory.evicted_bytes ? memory.pool_bytes - memory.evicted_bytes : 0;
+    }
+    if (!kiln_context_device(context, &info))
+        snprintf(statistics->device + length, sizeof statistics->device - length, "%s%s",
+                 length ? ", " : "", info.name);
+}
+
 static void sum_up(struct work *work)
 {
     struct embed_statistics *statistics = &work->statistics;
     kiln_executor_stats stats;
-    kiln_context_stats memory;
-    kiln_device_info info;
     double end = now(), rest = end - work->began - statistics->first;
     statistics->seconds = end - work->began;
-    if (!kiln_executor_get_stats(work->model.executor, &stats))
+    if (!kiln_executor_get_stats(work->models->executor, &stats))
         statistics->padding = stats.padding_share;
-    if (!kiln_context_get_stats(work->context, &memory)) {
-        statistics->weight_bytes = memory.buffer_bytes;
-        statistics->other_bytes =
-            memory.pool_bytes > memory.evicted_bytes ? memory.pool_bytes - memory.evicted_bytes : 0;
-    }
-    if (!kiln_context_device(work->context, &info))
-        snprintf(statistics->device, sizeof statistics->device, "%s", info.name);
+    for (size_t i = 0; i < work->devices; i++)
+        add_device(statistics, work->contexts[i]);
     if (rest > STEADY)
-        statistics->busy = (busy_seconds(work) - work->busy) / rest;
+        statistics->busy = (busy_seconds(work) - work->busy) / rest / (double)work->devices;
     if (work->shown > 0)
         fputs("\r\33[K", stderr);
 }
@@ -129,11 +141,12 @@ static bool open_executor(struct work *work, const struct embed_lines *lines)
         batch = at_least(2, batch, lines->count);
     }
     options.max_batch = batch;
-    options.max_queue = 8 * batch;
+    options.max_queue = 8 * batch * work->devices;
     options.close_lengths = 1; /* lines come sorted */
     work->created = start;
-    bool fine = embed_open_executor(&work->model, work->context, longest, &options) &&
-                embed_open_output(&work->output, work->request, work->model.width);
+    bool fine =
+        embed_open_executor(work->models, work->contexts, work->devices, longest, &options) &&
+        embed_open_output(&work->output, work->request, work->models->width);
     work->statistics.load += now() - start;
     work->began += now() - start;
     return fine;
@@ -142,7 +155,7 @@ static bool open_executor(struct work *work, const struct embed_lines *lines)
 static bool embed_lines(struct work *work)
 {
     const struct embed_windows_options options = {
-        &work->source, work->cutters, work->files.max_length, &work->model, &work->output,
+        &work->source, work->cutters, work->files.max_length, work->models, &work->output,
         go_on,         work};
     const struct embed_lines *first;
     work->began = now();
@@ -157,30 +170,64 @@ static bool embed_lines(struct work *work)
 
 /* ---- from the command line to the vectors ---- */
 
+/* A choice, or several with commas between them: a context each. */
+static bool open_devices(struct work *work)
+{
+    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
+    options.precision = work->request->precision.products;
+    char *choices = work->request->device ? strdup(work->request->device) : NULL;
+    char *rest = choices;
+    bool fine = choices || !work->request->device;
+    if (!fine)
+        fputs("kiln embed: no memory\n", stderr);
+    do {
+        options.device = strsep(&rest, ",");
+        if (work->devices == EMBED_MOST_DEVICES) {
+            fprintf(stderr, "kiln embed: --device names more than %d devices\n",
+                    EMBED_MOST_DEVICES);
+            fine = false;
+        } else {
+            fine = fine &&
+                   (!kiln_context_create(&options, &work->contexts[work->devices]) || complain());
+            work->devices += fine;
+        }
+    } while (fine && rest);
+    free(choices);
+    return fine;
+}
+
 static bool open_model(struct work *work)
 {
-    kiln_model_options options;
-    kiln_device_info info;
+    bool on_cpus = true;
     double start = now();
-    kiln_model_options_init(&options);
-    options.weights = work->request->precision.weights;
-    if (kiln_model_load(work->context, work->files.model, &options, &work->model.onnx) ||
-        kiln_context_device(work->context, &info))
-        return complain();
+    for (size_t i = 0; i < work->devices; i++) {
+        kiln_device_info info;
+        struct embed_model *model = &work->models[i];
+        if (!embed_load(model, work->contexts[i], work->request->precision.weights, &work->files) ||
+            kiln_context_device(work->contexts[i], &info))
+            return complain();
+        on_cpus = on_cpus && info.type == KILN_DEVICE_CPU;
+        model->command = work->request->command;
+        model->cls = work->files.cls;
+        model->pooling = work->request->pooling;
+        model->normalize = !work->request->no_normalize;
+    }
     work->statistics.load = now() - start;
-    work->batch = work->request->batch           ? work->request->batch
-                  : info.type == KILN_DEVICE_CPU ? EMBED_CPU_BATCH
-                                                 : EMBED_GPU_BATCH;
-    work->model.command = work->request->command;
-    work->model.cls = work->files.cls;
-    work->model.normalize = !work->request->no_normalize;
+    work->batch = work->request->batch ? work->request->batch
+                  : on_cpus            ? EMBED_CPU_BATCH
+                                       : EMBED_GPU_BATCH;
     return true;
 }
 
 static bool open_tokenizer(struct work *work)
 {
-    char error[KILN__TOKENIZER_ERROR];
-    work->tokenizer = tokenizer_open(work->files.vocabulary, error);
+    char error[KILN__TOKENIZER_ERROR] = "no memory";
+#ifdef HAVE_LM
+    if (work->models->lm)
+        work->tokenizer = tokenizer_of_model(work->models->lm);
+    else
+#endif
+        work->tokenizer = tokenizer_open(work->files.vocabulary, error);
     if (!work->tokenizer) {
         fprintf(stderr, "kiln embed: %s\n", error);
         return false;
@@ -199,18 +246,17 @@ static bool open_tokenizer(struct work *work)
 static int run(const struct embed_request *request)
 {
     struct work work = {.request = request, .source = {.fd = -1}};
-    kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
-    options.device = request->device;
-    options.precision = request->precision.products;
-    bool fine = embed_find_files(request, &work.files) && open_tokenizer(&work) &&
-                embed_open_source(&work.source, request->input) &&
-                (!kiln_context_create(&options, &work.context) || complain()) &&
-                open_model(&work) && embed_lines(&work);
-    kiln_executor_release(work.model.executor);
-    kiln_model_release(work.model.onnx);
-    kiln_context_release(work.context);
+    bool fine = embed_find_files(request, &work.files);
+    const bool is_gguf = work.files.is_gguf; /* the tokenizer is in the model's file */
+    fine = fine && (is_gguf || open_tokenizer(&work)) &&
+           embed_open_source(&work.source, request->input) && open_devices(&work) &&
+           open_model(&work) && (!is_gguf || open_tokenizer(&work)) && embed_lines(&work);
     embed_close_cutters(work.cutters);
     tokenizer_close(work.tokenizer);
+    for (size_t i = 0; i < work.devices; i++)
+        embed_close(&work.models[i]);
+    for (size_t i = 0; i < work.devices; i++)
+        kiln_context_release(work.contexts[i]);
     embed_close_source(&work.source);
     embed_free_files(&work.files);
     return fine ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -221,7 +267,8 @@ static int run(const struct embed_request *request)
 enum { NO_NORMALIZE = 256 };
 
 static const struct argp_option options[] = {
-    {"model", 'm', "PATH", 0, "The encoder: an ONNX file, or the folder that has it", 0},
+    {"model", 'm', "PATH", 0,
+     "The encoder: an ONNX or GGUF file, or the folder that has an ONNX file", 0},
     {"vocab", 'v', "FILE", 0, "tokenizer.json or vocab.txt; else the one beside the model", 0},
     {"output", 'o', "FILE", 0, "Write vectors there: an array if it ends in .npy, else text", 0},
     {"max-length", 'l', "TOKENS", 0, "Most tokens of a line; as configured, else 256", 0},
@@ -229,7 +276,8 @@ static const struct argp_option options[] = {
     {"no-normalize", NO_NORMALIZE, NULL, 0, "Leave vectors as long as they are", 0},
     {"batch", 'b', "LINES", 0, "Most lines of a batch (16; on GPUs 128)", 0},
     {"precision", 't', PRECISION_WORDS, 0, PRECISION_HELP, 0},
-    {"device", 'd', "CHOICE", 0, "This device: number, type, or part of a name", 0},
+    {"device", 'd', "CHOICE", 0,
+     "These devices, with commas between: number, type, or part of a name", 0},
     {"json", 'j', NULL, 0, "Print JSON", 0},
     {0},
 };

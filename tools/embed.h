@@ -18,6 +18,9 @@ enum embed_pooling { EMBED_AS_CONFIGURED, EMBED_MEAN, EMBED_CLS };
 /* Most tokens of a sentence, and most sentences of a batch, that may be asked for. */
 enum { EMBED_MOST_LENGTH = 8192, EMBED_MOST_BATCH = 4096 };
 
+/* Most devices that share a command's lines. */
+enum { EMBED_MOST_DEVICES = 16 };
+
 /* Lines of a batch where nothing else is said. More are no faster, take more memory, and leave more
  * rows empty. */
 enum { EMBED_CPU_BATCH = 16, EMBED_GPU_BATCH = 128 };
@@ -37,8 +40,9 @@ struct embed_request {
 
 struct embed_files {
     char *model, *vocabulary;
-    size_t max_length;
+    size_t max_length; /* 0: as many tokens as a GGUF file's encoder takes */
     bool cls;
+    bool is_gguf; /* which has a vocabulary of its own */
 };
 
 /* Find what the request leaves out beside the model. False: what is missing was said. */
@@ -99,17 +103,25 @@ bool embed_cut_lines(struct embed_cutters *all, size_t max_length, struct embed_
 /* ---- a model behind an executor (embed_model.c) ---- */
 
 struct embed_model {
-    const char *command; /* in sentences */
-    kiln_onnx_model *onnx;
+    const char *command;   /* in sentences */
+    kiln_onnx_model *onnx; /* one of the two */
+    struct kiln_lm *lm;
     kiln_executor *executor;
+    enum embed_pooling pooling; /* of a GGUF file's */
     bool cls, normalize;
     size_t width;      /* of a vector */
     char problem[800]; /* a sentence, found while the model was recorded; empty: none */
 };
 
-/* The model is the caller's. False: said. */
-bool embed_open_executor(struct embed_model *model, kiln_context *context, size_t max_length,
-                         const kiln_executor_options *options);
+/* Load the files' model, and learn of a GGUF file's how long a text may be. False: kiln's last
+ * error says why not. */
+bool embed_load(struct embed_model *model, kiln_context *context, kiln_type weights,
+                struct embed_files *files);
+void embed_close(struct embed_model *model);
+
+/* On each of `count` contexts its own model; the executor is the first one's. False: said. */
+bool embed_open_executor(struct embed_model *models, kiln_context *const *contexts, size_t count,
+                         size_t max_length, const kiln_executor_options *options);
 
 /* ---- vectors (embed_output.c) ---- */
 
@@ -125,9 +137,9 @@ struct embed_statistics {
     double load;           /* seconds until the model is ready for all lengths */
     double first, seconds; /* from when the first line is read, to the first and the last vector */
     double padding;        /* share of what was computed */
-    double busy;           /* share of the time behind the first result; 0: too short */
+    double busy; /* share of the time behind the first result, of all devices; 0: too short */
     uint64_t weight_bytes, other_bytes; /* of device memory */
-    char device[256];
+    char device[1024];                  /* names of all */
 };
 
 /* All answer false after having said why not. */

@@ -58,6 +58,16 @@ static bool find_model(const struct embed_request *request, struct embed_files *
     return files->model;
 }
 
+static bool starts_as_gguf(const char *path)
+{
+    char begin[4] = "";
+    FILE *file = fopen(path, "re");
+    const bool fine = file && fread(begin, 1, sizeof begin, file) == sizeof begin;
+    if (file)
+        fclose(file);
+    return fine && !memcmp(begin, "GGUF", sizeof begin);
+}
+
 static bool find_vocabulary(const struct embed_request *request, const char *folder,
                             struct embed_files *files)
 {
@@ -102,8 +112,11 @@ bool embed_find_files(const struct embed_request *request, struct embed_files *f
                                            NULL};
     *files = (struct embed_files){0};
     char *folder = folder_of(request->model);
-    bool found = folder && find_model(request, files) && find_vocabulary(request, folder, files);
-    if (found) {
+    bool found = folder && find_model(request, files);
+    files->is_gguf = found && starts_as_gguf(files->model);
+    if (files->is_gguf) {
+        files->max_length = request->max_length;
+    } else if ((found = found && find_vocabulary(request, folder, files))) {
         files->max_length = request->max_length ? request->max_length : find_length(folder);
         files->cls = request->pooling == EMBED_AS_CONFIGURED
                          ? setting(folder, poolings, "pooling_mode_cls_token")

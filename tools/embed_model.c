@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An encoder of the ONNX kind as what an executor runs: a row is a sentence's tokens, its result a
- * vector. */
+/* An encoder in an ONNX or a GGUF file as what an executor runs: a row is a sentence's tokens, its
+ * result a vector. */
 #include <stdio.h>
 #include <string.h>
+
+#ifdef HAVE_LM
+#include <kiln/lm.h>
+#endif
 
 #include "embed.h"
 
@@ -82,13 +86,56 @@ static kiln_tensor normalize(kiln_batch *b, kiln_tensor x)
                     kiln_maximum(b, kiln_sqrt(b, squares), kiln_constant(b, KILN_F32, 1e-12)));
 }
 
+/* ---- GGUF files ---- */
+
+#ifdef HAVE_LM
+static kiln_status record_gguf(kiln_batch *b, size_t context, size_t row_count,
+                               const kiln_tensor *rows, kiln_tensor *outputs, void *user)
+{
+    static const kiln_lm_pooling poolings[] = {[EMBED_AS_CONFIGURED] = KILN_LM_POOLING_OF_FILE,
+                                               [EMBED_MEAN] = KILN_LM_POOLING_MEAN,
+                                               [EMBED_CLS] = KILN_LM_POOLING_CLS};
+    struct embed_model *model = (struct embed_model *)user + context;
+    kiln_tensor made;
+    (void)row_count;
+    const kiln_status status = kiln_lm_record_vectors(
+        model->lm, b, rows[0], kiln_cast(b, rows[1], KILN_I32), poolings[model->pooling], &made);
+    if (status)
+        return refuse(model, status, kiln_last_error());
+    outputs[0] = model->normalize ? normalize(b, made) : made;
+    return KILN_OK;
+}
+
+static bool load_gguf(struct embed_model *model, kiln_context *context, kiln_type weights,
+                      struct embed_files *files)
+{
+    kiln_lm_options options = KILN_LM_OPTIONS_INIT;
+    kiln_lm_info info;
+    options.weights = weights;
+    if ((!model->lm && kiln_lm_load(context, files->model, &options, &model->lm)) ||
+        kiln_lm_get_info(model->lm, &info))
+        return false;
+    if (!info.encoder) {
+        kiln_error_set(KILN_UNSUPPORTED, "the model is no encoder: see kiln generate");
+        return false;
+    }
+    const size_t most = info.context < EMBED_MOST_LENGTH ? info.context : EMBED_MOST_LENGTH;
+    if (!files->max_length || files->max_length > most)
+        files->max_length = most;
+    model->width = info.width;
+    return true;
+}
+#endif
+
+/* ---- ONNX files ---- */
+
 static kiln_status record(kiln_batch *b, size_t context, size_t row_count, const kiln_tensor *rows,
                           kiln_tensor *outputs, void *user)
 {
-    struct embed_model *model = user;
+    struct embed_model *model = (struct embed_model *)user + context;
     kiln_tensor given[MOST_INPUTS], results[MOST_OUTPUTS];
     size_t number, rank = 0, dims[KILN_MAX_RANK];
-    (void)context, (void)row_count;
+    (void)row_count;
     if (kiln_model_outputs(model->onnx, NULL) > MOST_OUTPUTS)
         return refuse(model, KILN_UNSUPPORTED, "the model has too many outputs");
     if (!find_output(model->onnx, &number))
@@ -116,20 +163,54 @@ static kiln_status record(kiln_batch *b, size_t context, size_t row_count, const
     return KILN_OK;
 }
 
-/* ---- the executor ---- */
+/* ---- either ---- */
 
-bool embed_open_executor(struct embed_model *model, kiln_context *context, size_t max_length,
-                         const kiln_executor_options *options)
+bool embed_load(struct embed_model *model, kiln_context *context, kiln_type weights,
+                struct embed_files *files)
+{
+    if (files->is_gguf) {
+#ifdef HAVE_LM
+        return load_gguf(model, context, weights, files);
+#else
+        kiln_error_set(KILN_UNSUPPORTED,
+                       "this kiln was built without libkiln-lm, which reads GGUF files");
+        return false;
+#endif
+    }
+    kiln_model_options options;
+    kiln_model_options_init(&options);
+    options.weights = weights;
+    return !kiln_model_load(context, files->model, &options, &model->onnx);
+}
+
+void embed_close(struct embed_model *model)
+{
+    kiln_executor_release(model->executor);
+    kiln_model_release(model->onnx);
+#ifdef HAVE_LM
+    kiln_lm_release(model->lm);
+#endif
+}
+
+bool embed_open_executor(struct embed_model *models, kiln_context *const *contexts, size_t count,
+                         size_t max_length, const kiln_executor_options *options)
 {
     const kiln_row row = {.type = KILN_I32, .rank = 1, .dims = {max_length}, .sequence = 1};
     kiln_model recorder = KILN_MODEL_INIT;
     recorder.record = record;
-    recorder.user = model;
+#ifdef HAVE_LM
+    if (models->lm)
+        recorder.record = record_gguf;
+#endif
+    recorder.user = models;
     recorder.inputs = &row;
     recorder.input_count = recorder.output_count = 1;
-    kiln_status status = kiln_executor_create(&context, 1, &recorder, options, &model->executor);
+    kiln_status status =
+        kiln_executor_create(contexts, count, &recorder, options, &models->executor);
+    const char *problem = status ? kiln_last_error() : NULL;
+    for (size_t i = 0; i < count && status; i++)
+        problem = *models[i].problem ? models[i].problem : problem;
     if (status)
-        fprintf(stderr, "%s: %s\n", model->command,
-                *model->problem ? model->problem : kiln_last_error());
+        fprintf(stderr, "%s: %s\n", models->command, problem);
     return !status;
 }

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "folder.h"
 #include "language.h"
 #include "suggest.h"
 #include "tool.h"
@@ -142,56 +141,6 @@ static bool generate(const struct generate_request *request, const struct langua
     return fine;
 }
 
-/* ---- models in folders ---- */
-
-#if defined HAVE_ONNX && defined HAVE_UTF8PROC
-static bool go_on_in(struct folder *folder, const struct generate_request *request,
-                     struct generated *generated)
-{
-    while (generated->tokens < request->language.most && folder_has_room(folder)) {
-        const char *text;
-        size_t bytes;
-        if (!folder_next(folder, &text, &bytes, &generated->ended))
-            return false;
-        if (generated->ended)
-            return true;
-        if (!write_text(request, generated, text, bytes))
-            return false;
-    }
-    return true;
-}
-
-static bool generate_in_folder(const struct generate_request *request, struct language *language,
-                               struct generated *generated)
-{
-    const double began = language_now();
-    struct folder *folder = folder_open(command, &request->language);
-    language->load = language_now() - began;
-    bool fine = folder && folder_feed(folder, generated->prompt, generated->prompt_bytes,
-                                      &generated->prompt_tokens);
-    generated->first = language_now() - began - language->load;
-    fine = fine && go_on_in(folder, request, generated);
-    generated->seconds = language_now() - began - language->load - generated->first;
-    folder_close(folder);
-    return fine;
-}
-#else
-bool folder_is(const char *path)
-{
-    (void)path;
-    return false;
-}
-
-static bool generate_in_folder(const struct generate_request *request, struct language *language,
-                               struct generated *generated)
-{
-    (void)request;
-    (void)language;
-    (void)generated;
-    return false;
-}
-#endif
-
 /* ---- JSON ---- */
 
 static bool print_json(const struct generate_request *request, const struct language *language,
@@ -222,11 +171,8 @@ static int run(const struct generate_request *request)
     struct language language = {0};
     struct generated generated = {0};
     bool fine = find_prompt(request, &generated);
-    if (fine && folder_is(request->language.model))
-        fine = generate_in_folder(request, &language, &generated);
-    else
-        fine = fine && language_open(command, &request->language, &language) &&
-               generate(request, &language, &generated);
+    fine = fine && language_open(command, &request->language, &language) &&
+           generate(request, &language, &generated);
     if (fine && request->json)
         fine = print_json(request, &language, &generated);
     else if (fine)

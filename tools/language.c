@@ -40,6 +40,7 @@ bool language_open(const char *command, const struct language_request *request,
     options.device = request->device;
     options.precision = request->precision.products;
     lm_options.weights = request->precision.weights;
+    lm_options.window = request->window;
     *language = (struct language){0};
     if (kiln_context_create(&options, &language->context) ||
         kiln_lm_load(language->context, request->model, &lm_options, &language->lm) ||
@@ -112,7 +113,7 @@ json_t *language_json_text(const char *text, size_t bytes)
 
 /* ---- arguments ---- */
 
-enum { TOP_K = 256, TOP_P, MIN_P, CONTEXT };
+enum { TOP_K = 256, TOP_P, MIN_P, CONTEXT, WINDOW };
 
 static const struct argp_option options[] = {
     {"max-tokens", 'n', "TOKENS", 0, "Most tokens of an answer", 0},
@@ -126,6 +127,7 @@ static const struct argp_option options[] = {
     {"min-p", MIN_P, "SHARE", 0, "Of tokens this times as probable as the most probable one", 0},
     {"seed", 's', "NUMBER", 0, "What is drawn depends on it; 0", 0},
     {"context", CONTEXT, "TOKENS", 0, "Most tokens of the text", 0},
+    {"window", WINDOW, "TOKENS", 0, LANGUAGE_WINDOW_HELP, 0},
     {"precision", 't', PRECISION_WORDS, 0, PRECISION_HELP, 0},
     {"device", 'd', "CHOICE", 0, "This device: number, type, or part of a name", 0},
     {0},
@@ -166,6 +168,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 's': session->seed = language_read_whole(arg, 0, INT64_MAX, state); return 0;
     case CONTEXT:
         session->context = (size_t)language_read_whole(arg, 1, MOST_TOKENS, state);
+        return 0;
+    case WINDOW:
+        request->window = (size_t)language_read_whole(arg, 1, MOST_TOKENS, state);
         return 0;
     case 't': request->precision = precision_read(arg, state); return 0;
     case 'd': request->device = arg; return 0;

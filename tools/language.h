@@ -14,6 +14,7 @@
 struct language_request {
     const char *model, *device;
     struct precision precision;
+    size_t window; /* of a file that does not say it; 0: as it says */
     kiln_lm_session_options session;
     size_t most; /* tokens of an answer */
 };
@@ -27,6 +28,9 @@ struct language {
 
 /* Options that both commands have, as a child of theirs; its input is a language_request. */
 extern const struct argp language_argp;
+#define LANGUAGE_WINDOW_HELP                                                                       \
+    "Tokens before it that a token sees, where the file should say so and does not: 4096 of "      \
+    "Mistral 7B v0.1"
 
 /* With every default. */
 void language_begin(struct language_request *request, size_t most);

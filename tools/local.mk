@@ -5,6 +5,8 @@ bin_PROGRAMS = kiln
 kiln_SOURCES = \
 	lib/util/format.c \
 	lib/util/format.h \
+	lib/util/text.c \
+	lib/util/text.h \
 	tools/cache.c \
 	tools/columns.c \
 	tools/columns.h \
@@ -63,12 +65,6 @@ language_sources = \
 	tools/generate.c \
 	tools/language.c \
 	tools/language.h
-# Language models in ONNX files.
-folder_sources = \
-	lm/sample.c \
-	lm/sample.h \
-	tools/folder.c \
-	tools/folder.h
 serve_sources = \
 	tools/serve.c \
 	tools/serve.h \
@@ -100,11 +96,6 @@ if LM
 kiln_SOURCES += $(language_sources)
 kiln_CPPFLAGS += -DHAVE_LM=1
 kiln_LDADD += libkiln-lm.la
-if ONNX
-if UTF8PROC
-kiln_SOURCES += $(folder_sources)
-endif
-endif
 if MICROHTTPD
 kiln_SOURCES += $(serve_sources)
 kiln_CPPFLAGS += $(MICROHTTPD_CFLAGS)
@@ -122,11 +113,7 @@ endif
 tokenizer_sources = \
 	$(tokens_sources) \
 	tools/tokenizer.c \
-	tools/tokenizer.h \
-	tools/wordpiece.c \
-	tools/wordpiece.h \
-	tools/wordpiece_text.c \
-	tools/wordpiece_vocabulary.c
+	tools/tokenizer.h
 
 # Stores kernels for running programs.
 pkglibexec_PROGRAMS = kiln-store

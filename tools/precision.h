@@ -13,7 +13,7 @@ struct precision {
     kiln_precision products;
 };
 
-#define PRECISION_WORDS "f32|tf32|bf16|f16"
+#define PRECISION_WORDS "f32|tf32|bf16|f16|i8"
 #define PRECISION_HELP "Store weights and compute in this type"
 
 /* Of its word; another one is a wrong usage. */

@@ -29,7 +29,8 @@ struct serve_request {
     const char *models[MOST_MODELS], *host, *device;
     size_t count;
     struct precision precision;
-    size_t queue; /* texts; 0: as usual */
+    size_t queue;  /* texts; 0: as usual */
+    size_t window; /* of language models whose files do not say it; 0: as they say */
     kiln_lm_batcher_options batcher;
     unsigned port, connections;
     unsigned drain; /* seconds */
@@ -101,9 +102,15 @@ static bool open_language(const struct serve_request *request, const char *path,
     kiln_lm_options options;
     kiln_lm_options_init(&options);
     options.weights = request->precision.weights;
+    options.window = request->window;
     model->kind = &serve_language;
-    return (!kiln_lm_load(request->server.context, path, &options, &model->lm) &&
-            !kiln_lm_batcher_create(model->lm, &request->batcher, &model->batcher)) ||
+    kiln_lm_info info;
+    if (kiln_lm_load(request->server.context, path, &options, &model->lm) ||
+        kiln_lm_get_info(model->lm, &info))
+        return language_complain(command);
+    if (info.encoder)
+        return open_encoder(request, path, model);
+    return !kiln_lm_batcher_create(model->lm, &request->batcher, &model->batcher) ||
            language_complain(command);
 }
 
@@ -256,6 +263,7 @@ enum {
     BODY,
     CONNECTIONS,
     DRAIN,
+    WINDOW,
 };
 
 static const struct argp_option options[] = {
@@ -271,6 +279,7 @@ static const struct argp_option options[] = {
     {"max-body", BODY, "BYTES", 0, "Largest request; 1048576", 0},
     {"max-connections", CONNECTIONS, "NUMBER", 0, "Most connections at once; 256", 0},
     {"drain", DRAIN, "SECONDS", 0, "How long answers may take after SIGTERM; 30", 0},
+    {"window", WINDOW, "TOKENS", 0, LANGUAGE_WINDOW_HELP, 0},
     {"precision", 't', PRECISION_WORDS, 0, PRECISION_HELP, 0},
     {"device", 'd', "CHOICE", 0, "This device: number, type, or part of a name", 0},
     {0},
@@ -315,6 +324,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         request->connections = (unsigned)language_read_whole(arg, 1, 1 << 20, state);
         return 0;
     case DRAIN: request->drain = (unsigned)language_read_whole(arg, 0, 86400, state); return 0;
+    case WINDOW:
+        request->window = (size_t)language_read_whole(arg, 1, MOST_TOKENS, state);
+        return 0;
     case 't': request->precision = precision_read(arg, state); return 0;
     case 'd': request->device = arg; return 0;
     case ARGP_KEY_ARG: add_model(request, arg, state); return 0;
@@ -328,8 +340,9 @@ int kiln__tool_serve(int argc, char **argv)
     static const char doc[] =
         "Answer over HTTP, as OpenAI's clients ask: /v1/completions, /v1/chat/completions, "
         "/v1/embeddings, /v1/models, /health, and /metrics for Prometheus. MODEL is a language "
-        "model in a GGUF file or a folder, or a sentence encoder in an ONNX file or a folder, "
-        "called by its name without its ending; NAME=MODEL calls it otherwise. Where it listens is "
+        "model in a GGUF file or a folder, or a sentence encoder in an ONNX or GGUF file or a "
+        "folder, called by its name without its ending; NAME=MODEL calls it otherwise. Where it "
+        "listens is "
         "printed. "
         "SIGTERM ends it, once what was asked is answered.";
     struct argp argp = {

@@ -15,6 +15,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "util/text.h"
+
 enum {
     SERVE_MOST_CHOICES = 64, /* of an answer */
     SERVE_MOST_STOPS = 16,
@@ -22,19 +24,8 @@ enum {
     SERVE_LONGEST_STOP = 1000, /* bytes: each token's text is compared with all beginnings of it */
 };
 
-/* Bytes that grow; after a lack of memory nothing is added any more. */
-struct serve_text {
-    char *bytes;
-    size_t count, capacity;
-    bool failed;
-};
-
-void serve_text_add(struct serve_text *text, const char *bytes, size_t count);
-void serve_text_print(struct serve_text *text, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
 /* A value of JSON, which is given back. */
-void serve_text_json(struct serve_text *text, json_t *json);
+void serve_text_json(struct kiln__text *text, json_t *json);
 
 /* ---- models ---- */
 
@@ -84,13 +75,15 @@ struct serve_kind {
 };
 extern const struct serve_kind serve_language, serve_encoding;
 
-/* An encoder in a folder or an ONNX file. False: said. */
 struct serve_encoder_options {
     size_t most_tokens; /* of a text; 0: as the encoder has it */
     size_t most_texts;  /* that wait; 0: as many as a request may have */
     kiln_type weights;
     bool is_cpu;
 };
+
+/* An encoder in a folder or an ONNX file; in a GGUF file, if the model has its lm already. False:
+ * said. */
 bool serve_encoder_open(struct served *model, kiln_context *context, const char *path,
                         const struct serve_encoder_options *options);
 
@@ -190,7 +183,7 @@ struct serve_said {
 struct serve_choice {
     kiln_lm_request *request;
     size_t tokens;           /* of the answer, that were read */
-    struct serve_text text;  /* theirs */
+    struct kiln__text text;  /* theirs */
     size_t sent;             /* bytes of it that a stream has */
     const char *finish;      /* "stop", "length"; NULL: it goes on */
     struct serve_said *said; /* that have a text */
@@ -205,7 +198,7 @@ struct serve_job {
     struct serve_choice choices[SERVE_MOST_CHOICES];
     size_t count;
     struct serve_problem problem; /* that ended it */
-    struct serve_text out;        /* what the connection gets */
+    struct kiln__text out;        /* what the connection gets */
     size_t taken;                 /* bytes of it that it has */
     bool ended;
     bool gone;        /* the connection is broken */
@@ -254,7 +247,7 @@ void serve_texts_write(struct serve_job *job);
 struct serve_reply {
     unsigned status;
     const char *type;
-    struct serve_text text;
+    struct kiln__text text;
     struct serve_job *job; /* which makes the answer; NULL: the text is it */
 };
 
@@ -264,12 +257,12 @@ bool serve_route_check(const struct server *server, const char *method, const ch
 
 /* The answer to a whole request that was checked. */
 void serve_route(struct server *server, const char *path, const char *content_type,
-                 const struct serve_text *body, struct serve_reply *reply);
+                 const struct kiln__text *body, struct serve_reply *reply);
 
 void serve_reply_problem(struct serve_reply *reply, const struct serve_problem *problem);
 
 /* Prometheus' text. */
-void serve_metrics(struct server *server, struct serve_text *text);
+void serve_metrics(struct server *server, struct kiln__text *text);
 
 /* ---- HTTP ---- */
 

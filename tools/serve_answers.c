@@ -9,14 +9,14 @@
 /* ---- texts of tokens ---- */
 
 /* Where a stop begins that the new end of a text may have; its length: nowhere. */
-static size_t find_stop(const struct serve_form *form, const struct serve_text *text, size_t before)
+static size_t find_stop(const struct serve_form *form, const struct kiln__text *text, size_t before)
 {
-    size_t found = text->count;
+    size_t found = text->length;
     for (size_t i = 0; i < form->stop_count; i++) {
         const size_t length = strlen(form->stops[i]);
         size_t at = before >= length ? before - length + 1 : 0;
-        for (; at + length <= text->count && at < found; at++)
-            if (!memcmp(text->bytes + at, form->stops[i], length))
+        for (; at + length <= text->length && at < found; at++)
+            if (!memcmp(text->data + at, form->stops[i], length))
                 found = at;
     }
     return found;
@@ -26,18 +26,19 @@ static void add_token(struct serve_job *job, struct serve_choice *choice, int32_
 {
     size_t bytes;
     const char *text = kiln_lm_token_text(job->form.model->lm, token, &bytes);
-    const size_t before = choice->text.count;
+    const size_t before = choice->text.length;
     choice->tokens++;
     if (kiln_lm_is_end(job->form.model->lm, token)) {
         choice->finish = "stop";
         return;
     }
-    serve_text_add(&choice->text, text, bytes);
-    if (job->form.options.logprobs && bytes && !serve_said_add(choice, choice->tokens - 1, before))
+    kiln__text_add_bytes(&choice->text, text, bytes);
+    if (job->form.options.logprobs && bytes && !choice->text.failed &&
+        !serve_said_add(choice, choice->tokens - 1, before))
         choice->text.failed = true;
     const size_t stop = find_stop(&job->form, &choice->text, before);
-    if (stop < choice->text.count) {
-        choice->text.count = stop;
+    if (stop < choice->text.length) {
+        choice->text.length = stop;
         choice->finish = "stop";
         kiln_lm_request_cancel(choice->request);
     }
@@ -54,6 +55,8 @@ void serve_choice_read(struct serve_job *job, struct serve_choice *choice)
            (count = kiln_lm_request_read(choice->request, choice->tokens, tokens, 64)) > 0)
         for (size_t i = 0; i < count && !choice->finish; i++)
             add_token(job, choice, tokens[i]);
+    if (choice->text.failed)
+        serve_refuse(&job->problem, 500, NULL, NULL, "no memory");
     if (!status && !choice->finish)
         choice->finish = "length";
 }
@@ -90,7 +93,7 @@ static size_t begun_stop(const struct serve_form *form, const char *text, size_t
 
 static json_t *text_json(const struct serve_choice *choice, size_t from, size_t to)
 {
-    return language_json_text(choice->text.bytes ? choice->text.bytes + from : "", to - from);
+    return language_json_text(choice->text.data ? choice->text.data + from : "", to - from);
 }
 
 static json_t *usage_json(const struct serve_job *job)
@@ -120,9 +123,9 @@ static json_t *answer_json(const struct serve_job *job, json_t *choices, json_t 
 
 static void send_event(struct serve_job *job, json_t *event)
 {
-    serve_text_add(&job->out, "data: ", 6);
+    kiln__text_add_bytes(&job->out, "data: ", 6);
     serve_text_json(&job->out, event);
-    serve_text_add(&job->out, "\n\n", 2);
+    kiln__text_add_bytes(&job->out, "\n\n", 2);
 }
 
 /* What a message has more; the first part, though it has no text, says whose it is. `text` is given
@@ -150,8 +153,8 @@ static void send_part(struct serve_job *job, struct serve_choice *choice, json_t
 
 void serve_choice_send(struct serve_job *job, struct serve_choice *choice)
 {
-    const char *text = choice->text.bytes;
-    size_t end = choice->text.count;
+    const char *text = choice->text.data;
+    size_t end = choice->text.length;
     if (!choice->finish && end)
         end -= begun_stop(&job->form, text, end);
     if (!choice->finish && end)
@@ -167,8 +170,8 @@ void serve_choice_send(struct serve_job *job, struct serve_choice *choice)
 static json_t *whole_choice(struct serve_job *job, size_t index)
 {
     struct serve_choice *choice = &job->choices[index];
-    json_t *text = text_json(choice, 0, choice->text.count);
-    json_t *logprobs = serve_logprobs_json(job, choice, choice->text.count);
+    json_t *text = text_json(choice, 0, choice->text.length);
+    json_t *logprobs = serve_logprobs_json(job, choice, choice->text.length);
     return job->form.chat ? json_pack("{s:I, s:{s:s, s:o}, s:o, s:s}", "index", (json_int_t)index,
                                       "message", "role", "assistant", "content", text, "logprobs",
                                       logprobs, "finish_reason", choice->finish)
@@ -199,5 +202,5 @@ void serve_texts_write(struct serve_job *job)
         send_event(job, serve_problem_json(&job->problem));
     else if (job->form.usage)
         send_event(job, answer_json(job, json_array(), usage_json(job)));
-    serve_text_add(&job->out, "data: [DONE]\n\n", 14);
+    kiln__text_add_bytes(&job->out, "data: [DONE]\n\n", 14);
 }

@@ -102,7 +102,7 @@ static void free_vectors(struct serve_job *job)
 /* Once. */
 static void write_answer(struct serve_job *job)
 {
-    if (job->out.count)
+    if (job->out.length)
         return;
     if (job->problem.status || !serve_vectors_write(job))
         serve_text_json(&job->out, serve_problem_json(&job->problem));
@@ -233,8 +233,9 @@ static bool complain(const char *sentence)
 
 static bool open_tokenizer(struct serve_encoder *encoder, size_t most_tokens)
 {
-    char error[KILN__TOKENIZER_ERROR];
-    encoder->tokenizer = tokenizer_open(encoder->files.vocabulary, error);
+    char error[KILN__TOKENIZER_ERROR] = "no memory";
+    encoder->tokenizer = encoder->model.lm ? tokenizer_of_model(encoder->model.lm)
+                                           : tokenizer_open(encoder->files.vocabulary, error);
     if (!encoder->tokenizer)
         return complain(error);
     encoder->max_length = encoder->files.max_length;
@@ -257,7 +258,7 @@ static bool open_executor(struct serve_encoder *encoder, kiln_context *context,
     encoder->model.command = command;
     encoder->model.cls = encoder->files.cls;
     encoder->model.normalize = true;
-    return embed_open_executor(&encoder->model, context, encoder->max_length, &options);
+    return embed_open_executor(&encoder->model, &context, 1, encoder->max_length, &options);
 }
 
 static void close_encoder(struct served *model)
@@ -265,9 +266,8 @@ static void close_encoder(struct served *model)
     struct serve_encoder *encoder = model->encoder;
     if (!encoder)
         return;
-    kiln_executor_release(encoder->model.executor);
-    kiln_model_release(encoder->model.onnx);
     tokenizer_close(encoder->tokenizer);
+    embed_close(&encoder->model);
     embed_free_files(&encoder->files);
     pthread_mutex_destroy(&encoder->lock);
     free(encoder);
@@ -278,22 +278,24 @@ bool serve_encoder_open(struct served *model, kiln_context *context, const char 
 {
     const struct embed_request request = {.command = command, .advice = "", .model = path};
     struct serve_encoder *encoder = calloc(1, sizeof *encoder);
-    kiln_model_options model_options;
-    kiln_model_options_init(&model_options);
-    model_options.weights = options->weights;
     if (!encoder || pthread_mutex_init(&encoder->lock, NULL)) {
         free(encoder);
         return complain("no memory");
     }
     model->kind = &serve_encoding;
     model->encoder = encoder;
+    encoder->model.lm = model->lm;
+    model->lm = NULL;
     encoder->most_texts = options->most_texts ? options->most_texts : SERVE_MOST_INPUTS;
-    if (!embed_find_files(&request, &encoder->files) ||
-        !open_tokenizer(encoder, options->most_tokens))
+    if (!embed_find_files(&request, &encoder->files))
         return false;
-    if (kiln_model_load(context, encoder->files.model, &model_options, &encoder->model.onnx))
+    const bool is_gguf = encoder->files.is_gguf; /* the tokenizer is in the model's file */
+    if (!is_gguf && !open_tokenizer(encoder, options->most_tokens))
+        return false;
+    if (!embed_load(&encoder->model, context, options->weights, &encoder->files))
         return complain(kiln_last_error());
-    return open_executor(encoder, context, options);
+    return (!is_gguf || open_tokenizer(encoder, options->most_tokens)) &&
+           open_executor(encoder, context, options);
 }
 
 const struct serve_kind serve_encoding = {.what = "an encoder",

@@ -215,12 +215,12 @@ static bool read_prompts(struct serve_reading *r)
 /* ---- conversations ---- */
 
 /* A text, or the texts of a list of parts, put together. */
-static bool read_content(struct serve_reading *r, json_t *content, struct serve_text *text)
+static bool read_content(struct serve_reading *r, json_t *content, struct kiln__text *text)
 {
     json_t *part;
     size_t i;
     if (json_is_string(content))
-        serve_text_add(text, json_string_value(content), json_string_length(content));
+        kiln__text_add_bytes(text, json_string_value(content), json_string_length(content));
     else if (!json_is_array(content))
         return serve_refuse_param(r, "messages", "a content is neither a text nor a list of parts");
     json_array_foreach(content, i, part)
@@ -228,9 +228,9 @@ static bool read_content(struct serve_reading *r, json_t *content, struct serve_
         json_t *said = json_object_get(part, "text");
         if (!json_is_string(said))
             return serve_refuse_param(r, "messages", "a part of a content is no text");
-        serve_text_add(text, json_string_value(said), json_string_length(said));
+        kiln__text_add_bytes(text, json_string_value(said), json_string_length(said));
     }
-    serve_text_add(text, "", 1);
+    kiln__text_add_bytes(text, "", 0);
     return !text->failed || serve_refuse(r->problem, 500, NULL, NULL, "no memory");
 }
 
@@ -259,7 +259,7 @@ static bool read_messages(struct serve_reading *r)
     if (!count)
         return serve_refuse_param(r, "messages", "it is missing, no list, or empty");
     kiln_lm_message *messages = calloc(count, sizeof *messages);
-    struct serve_text *texts = calloc(count, sizeof *texts);
+    struct kiln__text *texts = calloc(count, sizeof *texts);
     bool fine = (messages && texts) || serve_refuse(r->problem, 500, NULL, NULL, "no memory");
     json_array_foreach(list, i, each)
     {
@@ -268,11 +268,11 @@ static bool read_messages(struct serve_reading *r)
             fine = serve_refuse_param(r, "messages", "a message has no role");
         fine = fine && read_content(r, json_object_get(each, "content"), &texts[i]);
         if (fine)
-            messages[i] = (kiln_lm_message){json_string_value(role), texts[i].bytes};
+            messages[i] = (kiln_lm_message){json_string_value(role), texts[i].data};
     }
     fine = fine && tokenize_messages(r, messages, count);
     for (i = 0; texts && i < count; i++)
-        free(texts[i].bytes);
+        kiln__text_free(&texts[i]);
     free(texts);
     free(messages);
     return fine;

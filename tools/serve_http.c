@@ -35,7 +35,7 @@ struct exchange {
     struct serve_http *http;
     struct server *server;
     struct MHD_Connection *connection;
-    struct serve_text body; /* up to a byte more than the limit */
+    struct kiln__text body; /* up to a byte more than the limit */
     size_t body_bytes;
     bool is_refused;                 /* before its body */
     const char *allow;               /* see struct serve_problem */
@@ -68,18 +68,18 @@ static enum MHD_Result queue(struct exchange *exchange, struct MHD_Connection *c
 
 /* The text is given back. */
 static enum MHD_Result queue_text(struct exchange *exchange, struct MHD_Connection *connection,
-                                  unsigned status, const char *type, struct serve_text *text)
+                                  unsigned status, const char *type, struct kiln__text *text)
 {
     static char no_memory[] = "{\"error\":{\"message\":\"no memory\",\"type\":\"server_error\","
                               "\"param\":null,\"code\":null}}";
     if (text->failed) {
-        free(text->bytes);
+        kiln__text_free(text);
         return queue(exchange, connection, 500, "application/json",
                      MHD_create_response_from_buffer(sizeof no_memory - 1, no_memory,
                                                      MHD_RESPMEM_PERSISTENT));
     }
     return queue(exchange, connection, status, type,
-                 MHD_create_response_from_buffer(text->count, text->bytes, MHD_RESPMEM_MUST_FREE));
+                 MHD_create_response_from_buffer(text->length, text->data, MHD_RESPMEM_MUST_FREE));
 }
 
 static enum MHD_Result queue_problem(struct exchange *exchange, struct MHD_Connection *connection,
@@ -119,12 +119,12 @@ static ssize_t read_stream(void *user, uint64_t position, char *to, size_t most)
     ssize_t count = 0;
     (void)position;
     pthread_mutex_lock(&model->lock);
-    const size_t left = job->out.count - job->taken;
+    const size_t left = job->out.length - job->taken;
     if (job->gone || job->out.failed) {
         count = MHD_CONTENT_READER_END_WITH_ERROR;
     } else if (left) {
         count = (ssize_t)(left < most ? left : most);
-        memcpy(to, job->out.bytes + job->taken, (size_t)count);
+        memcpy(to, job->out.data + job->taken, (size_t)count);
         job->taken += (size_t)count;
     } else if (job->ended) {
         count = MHD_CONTENT_READER_END_OF_STREAM;
@@ -149,14 +149,14 @@ static enum MHD_Result answer_job(struct exchange *exchange, struct MHD_Connecti
 {
     struct serve_job *job = exchange->job;
     struct served *model = job->form.model;
-    struct serve_text text = {0};
+    struct kiln__text text = {0};
     pthread_mutex_lock(&model->lock);
     const bool ended = job->ended, gone = job->gone;
     if (!ended)
         suspend(job, connection);
     else if (!gone) {
         text = job->out;
-        job->out = (struct serve_text){0};
+        job->out = (struct kiln__text){0};
     }
     pthread_mutex_unlock(&model->lock);
     if (!ended)
@@ -228,7 +228,7 @@ static void stop_reader(struct serve_http *http)
 static bool hand_over(struct exchange *exchange)
 {
     struct serve_http *http = exchange->http;
-    if (exchange->body.count <= LONG_BODY)
+    if (exchange->body.length <= LONG_BODY)
         return false;
     pthread_mutex_lock(&http->lock);
     const bool reads = !http->stops;
@@ -272,9 +272,10 @@ static enum MHD_Result begin(struct serve_http *http, struct MHD_Connection *con
 /* What is beyond the limit is read, so that the client reads the answer, but not kept. */
 static enum MHD_Result add_body(struct exchange *exchange, const char *data, size_t *bytes)
 {
-    const size_t most = exchange->server->most_body, kept = exchange->body.count;
+    const size_t most = exchange->server->most_body, kept = exchange->body.length;
     exchange->body_bytes += *bytes;
-    serve_text_add(&exchange->body, data, *bytes < most + 1 - kept ? *bytes : most + 1 - kept);
+    kiln__text_add_bytes(&exchange->body, data,
+                         *bytes < most + 1 - kept ? *bytes : most + 1 - kept);
     *bytes = 0;
     return exchange->body.failed || exchange->body_bytes / MOST_BODIES > most ? MHD_NO : MHD_YES;
 }
@@ -302,8 +303,8 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     if (exchange->job)
         return exchange->job->form.stream ? queue_stream(exchange, connection)
                                           : answer_job(exchange, connection);
-    struct serve_text text = exchange->reply.text;
-    exchange->reply.text = (struct serve_text){0};
+    struct kiln__text text = exchange->reply.text;
+    exchange->reply.text = (struct kiln__text){0};
     return queue_text(exchange, connection, exchange->reply.status, exchange->reply.type, &text);
 }
 
@@ -317,8 +318,8 @@ static void completed(void *user, struct MHD_Connection *connection, void **stat
     if (exchange->job)
         serve_job_close(exchange->job);
     atomic_fetch_sub(&exchange->server->open, 1);
-    free(exchange->body.bytes);
-    free(exchange->reply.text.bytes);
+    kiln__text_free(&exchange->body);
+    kiln__text_free(&exchange->reply.text);
     free(exchange);
     *state = NULL;
 }

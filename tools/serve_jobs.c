@@ -26,7 +26,7 @@ void serve_job_free(struct serve_job *job)
 {
     job->form.model->kind->free(job);
     serve_form_free(&job->form);
-    free(job->out.bytes);
+    kiln__text_free(&job->out);
     free(job);
 }
 

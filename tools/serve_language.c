@@ -32,7 +32,7 @@ static void free_choices(struct serve_job *job)
 {
     for (size_t i = 0; i < job->count; i++) {
         kiln_lm_request_release(job->choices[i].request);
-        free(job->choices[i].text.bytes);
+        kiln__text_free(&job->choices[i].text);
         free(job->choices[i].said);
     }
 }
@@ -54,7 +54,7 @@ static bool collect(struct serve_job *job)
     }
     if (all || job->problem.status || job->gone)
         return true;
-    if (job->connection && job->form.stream && job->out.count > job->taken)
+    if (job->connection && job->form.stream && (job->out.failed || job->out.length > job->taken))
         serve_http_resume(job);
     return false;
 }

@@ -12,7 +12,7 @@ static size_t characters(const struct serve_choice *choice, size_t from, size_t 
 {
     size_t count = 0;
     for (size_t i = from; i < to; i++)
-        count += ((unsigned char)choice->text.bytes[i] & 0xc0) != 0x80;
+        count += ((unsigned char)choice->text.data[i] & 0xc0) != 0x80;
     return count;
 }
 

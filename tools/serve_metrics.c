@@ -43,23 +43,23 @@ static const struct time_row {
     {"total_seconds", "From the request to the end.", offsetof(kiln_lm_batcher_stats, total)},
 };
 
-static void print_head(struct serve_text *text, const char *name, const char *kind,
+static void print_head(struct kiln__text *text, const char *name, const char *kind,
                        const char *help)
 {
-    serve_text_print(text, "# HELP kiln_serve_%s %s\n# TYPE kiln_serve_%s %s\n", name, help, name,
-                     kind);
+    kiln__text_add(text, "# HELP kiln_serve_%s %s\n# TYPE kiln_serve_%s %s\n", name, help, name,
+                   kind);
 }
 
 /* A label's value: quotes and backslashes are escaped. */
-static void print_model(struct serve_text *text, const struct served *model)
+static void print_model(struct kiln__text *text, const struct served *model)
 {
-    serve_text_print(text, "{model=\"");
+    kiln__text_add(text, "{model=\"");
     for (const char *at = model->name; *at; at++)
-        serve_text_print(text, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
-    serve_text_print(text, "\"");
+        kiln__text_add(text, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
+    kiln__text_add(text, "\"");
 }
 
-static void print_counts(struct server *server, struct serve_text *text)
+static void print_counts(struct server *server, struct kiln__text *text)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].help)
@@ -69,36 +69,36 @@ static void print_counts(struct server *server, struct serve_text *text)
             if (server->models[k].kind->stats(&server->models[k], &stats))
                 continue;
             const uint64_t *value = (const uint64_t *)((const char *)&stats + rows[i].place);
-            serve_text_print(text, "kiln_serve_%s", rows[i].name);
+            kiln__text_add(text, "kiln_serve_%s", rows[i].name);
             print_model(text, &server->models[k]);
-            serve_text_print(text, "%s} %llu\n", rows[i].label, (unsigned long long)*value);
+            kiln__text_add(text, "%s} %llu\n", rows[i].label, (unsigned long long)*value);
         }
     }
 }
 
-static void print_quantile(struct serve_text *text, const char *name, const struct served *model,
+static void print_quantile(struct kiln__text *text, const char *name, const struct served *model,
                            const char *share, double seconds)
 {
-    serve_text_print(text, "kiln_serve_%s", name);
+    kiln__text_add(text, "kiln_serve_%s", name);
     print_model(text, model);
-    serve_text_print(text, ",quantile=\"%s\"} %.9g\n", share, seconds);
+    kiln__text_add(text, ",quantile=\"%s\"} %.9g\n", share, seconds);
 }
 
-static void print_time(struct serve_text *text, const char *name, const struct served *model,
+static void print_time(struct kiln__text *text, const char *name, const struct served *model,
                        const kiln_latency *latency)
 {
     print_quantile(text, name, model, "0.5", latency->p50);
     print_quantile(text, name, model, "0.9", latency->p90);
     print_quantile(text, name, model, "0.99", latency->p99);
-    serve_text_print(text, "kiln_serve_%s_sum", name);
+    kiln__text_add(text, "kiln_serve_%s_sum", name);
     print_model(text, model);
-    serve_text_print(text, "} %.9g\nkiln_serve_%s_count", latency->mean * (double)latency->count,
-                     name);
+    kiln__text_add(text, "} %.9g\nkiln_serve_%s_count", latency->mean * (double)latency->count,
+                   name);
     print_model(text, model);
-    serve_text_print(text, "} %llu\n", (unsigned long long)latency->count);
+    kiln__text_add(text, "} %llu\n", (unsigned long long)latency->count);
 }
 
-static void print_times(struct server *server, struct serve_text *text)
+static void print_times(struct server *server, struct kiln__text *text)
 {
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         print_head(text, times[i].name, "summary", times[i].help);
@@ -111,14 +111,14 @@ static void print_times(struct server *server, struct serve_text *text)
     }
 }
 
-void serve_metrics(struct server *server, struct serve_text *text)
+void serve_metrics(struct server *server, struct kiln__text *text)
 {
     print_head(text, "answers_total", "counter", "Answers by the first digit of their status.");
     for (unsigned digit = 2; digit < 6; digit++)
-        serve_text_print(text, "kiln_serve_answers_total{status=\"%uxx\"} %llu\n", digit,
-                         (unsigned long long)atomic_load(&server->answers[digit]));
+        kiln__text_add(text, "kiln_serve_answers_total{status=\"%uxx\"} %llu\n", digit,
+                       (unsigned long long)atomic_load(&server->answers[digit]));
     print_head(text, "open", "gauge", "Requests that are being answered.");
-    serve_text_print(text, "kiln_serve_open %zu\n", atomic_load(&server->open));
+    kiln__text_add(text, "kiln_serve_open %zu\n", atomic_load(&server->open));
     print_counts(server, text);
     print_times(server, text);
 }

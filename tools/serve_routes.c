@@ -23,7 +23,7 @@ static void health(struct server *server, struct serve_reply *reply)
     const bool draining = atomic_load(&server->draining);
     reply->status = draining ? 503 : 200;
     reply->type = media_type;
-    serve_text_print(&reply->text, "{\"status\":\"%s\"}", draining ? "draining" : "ready");
+    kiln__text_add(&reply->text, "{\"status\":\"%s\"}", draining ? "draining" : "ready");
 }
 
 static void metrics(struct server *server, struct serve_reply *reply)
@@ -51,7 +51,7 @@ static void models(struct server *server, struct serve_reply *reply)
 
 /* ---- jobs ---- */
 
-static void begin(struct server *server, serve_reader *reader, const struct serve_text *body,
+static void begin(struct server *server, serve_reader *reader, const struct kiln__text *body,
                   struct serve_reply *reply)
 {
     struct serve_problem problem = {0};
@@ -61,7 +61,7 @@ static void begin(struct server *server, serve_reader *reader, const struct serv
         serve_reply_problem(reply, &problem);
         return;
     }
-    if (serve_form_read(server, reader, body->bytes, body->count, &form, &problem))
+    if (serve_form_read(server, reader, body->data, body->length, &form, &problem))
         reply->job = serve_job_begin(&form, &problem);
     else
         serve_form_free(&form);
@@ -145,14 +145,14 @@ static bool is_json(const char *type)
 }
 
 void serve_route(struct server *server, const char *path, const char *content_type,
-                 const struct serve_text *body, struct serve_reply *reply)
+                 const struct kiln__text *body, struct serve_reply *reply)
 {
     const struct route *route = find_route(path);
     struct serve_problem problem;
     *reply = (struct serve_reply){0};
     if (route->page) {
         route->page(server, reply);
-    } else if (body->count > server->most_body) {
+    } else if (body->length > server->most_body) {
         serve_refuse(&problem, 413, "body_too_large", NULL, "the body has more than %zu bytes",
                      server->most_body);
         serve_reply_problem(reply, &problem);

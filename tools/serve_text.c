@@ -2,48 +2,19 @@
 /* Texts that grow, and what is wrong with a request as JSON. */
 #define _GNU_SOURCE
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "language.h"
 #include "serve.h"
 #include "util/format.h"
 
-void serve_text_add(struct serve_text *text, const char *bytes, size_t count)
-{
-    if (text->count + count > text->capacity && !text->failed) {
-        const size_t capacity = 2 * (text->count + count);
-        char *grown = realloc(text->bytes, capacity);
-        text->failed = !grown;
-        if (grown) {
-            text->bytes = grown;
-            text->capacity = capacity;
-        }
-    }
-    if (text->failed || !count)
-        return;
-    memcpy(text->bytes + text->count, bytes, count);
-    text->count += count;
-}
-
-void serve_text_print(struct serve_text *text, const char *format, ...)
-{
-    char line[512];
-    va_list arguments;
-    va_start(arguments, format);
-    const int length = kiln__vformat(line, sizeof line, format, arguments);
-    va_end(arguments);
-    if (length > 0)
-        serve_text_add(text, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
-}
-
 static int add_part(const char *bytes, size_t count, void *text)
 {
-    serve_text_add(text, bytes, count);
+    kiln__text_add_bytes(text, bytes, count);
     return 0;
 }
 
-void serve_text_json(struct serve_text *text, json_t *json)
+void serve_text_json(struct kiln__text *text, json_t *json)
 {
     if (!json || json_dump_callback(json, add_part, text, JSON_COMPACT | JSON_ENCODE_ANY))
         text->failed = true;

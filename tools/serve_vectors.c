@@ -161,16 +161,16 @@ static void shorten(float *vector, size_t dimensions)
 }
 
 /* Nine digits bring back the same float. */
-static void write_numbers(struct serve_text *text, const float *vector, size_t count)
+static void write_numbers(struct kiln__text *text, const float *vector, size_t count)
 {
     char number[32];
-    serve_text_add(text, "[", 1);
+    kiln__text_add_bytes(text, "[", 1);
     for (size_t i = 0; i < count; i++) {
         const int length =
             kiln__format(number, sizeof number, i ? ",%.9g" : "%.9g", (double)vector[i]);
-        serve_text_add(text, number, (size_t)length);
+        kiln__text_add_bytes(text, number, (size_t)length);
     }
-    serve_text_add(text, "]", 1);
+    kiln__text_add_bytes(text, "]", 1);
 }
 
 /* The lowest byte of a float comes first. */
@@ -181,11 +181,11 @@ static unsigned byte_of(const float *vector, size_t at)
     return bits >> 8 * (at % sizeof bits) & 0xff;
 }
 
-static void write_base64(struct serve_text *text, const float *vector, size_t count)
+static void write_base64(struct kiln__text *text, const float *vector, size_t count)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const size_t bytes = count * sizeof *vector;
-    serve_text_add(text, "\"", 1);
+    kiln__text_add_bytes(text, "\"", 1);
     for (size_t at = 0; at < bytes; at += 3) {
         unsigned three = 0;
         char four[4];
@@ -195,9 +195,9 @@ static void write_base64(struct serve_text *text, const float *vector, size_t co
             four[i] = digits[three >> 6 * (3 - i) & 0x3f];
         for (size_t i = 3; i > bytes - at; i--)
             four[i] = '=';
-        serve_text_add(text, four, sizeof four);
+        kiln__text_add_bytes(text, four, sizeof four);
     }
-    serve_text_add(text, "\"", 1);
+    kiln__text_add_bytes(text, "\"", 1);
 }
 
 static bool is_finite(const float *vector, size_t count)
@@ -211,7 +211,7 @@ bool serve_vectors_write(struct serve_job *job)
 {
     const struct served *model = job->form.model;
     struct serve_vectors *vectors = job->form.vectors;
-    struct serve_text *text = &job->out;
+    struct kiln__text *text = &job->out;
     const size_t width = model->encoder->model.width, tokens = vectors->starts[vectors->count];
     const size_t dimensions = vectors->dimensions ? vectors->dimensions : width;
     for (size_t i = 0; i < vectors->count; i++)
@@ -219,19 +219,19 @@ bool serve_vectors_write(struct serve_job *job)
             return serve_refuse(&job->problem, 500, NULL, NULL,
                                 "the model's vector of text %zu has an element that is no number",
                                 i);
-    serve_text_print(text, "{\"object\":\"list\",\"data\":[");
+    kiln__text_add(text, "{\"object\":\"list\",\"data\":[");
     for (size_t i = 0; i < vectors->count; i++) {
         float *vector = vectors->values + i * width;
         if (dimensions < width)
             shorten(vector, dimensions);
-        serve_text_print(
-            text, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i ? "," : "", i);
+        kiln__text_add(text,
+                       "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i ? "," : "", i);
         (vectors->base64 ? write_base64 : write_numbers)(text, vector, dimensions);
-        serve_text_add(text, "}", 1);
+        kiln__text_add_bytes(text, "}", 1);
     }
-    serve_text_print(text, "],\"model\":");
+    kiln__text_add(text, "],\"model\":");
     serve_text_json(text, language_json_text(model->name, strlen(model->name)));
-    serve_text_print(text, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}", tokens,
-                     tokens);
+    kiln__text_add(text, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}", tokens,
+                   tokens);
     return true;
 }

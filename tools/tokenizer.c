@@ -5,8 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef HAVE_LM
+#include <kiln/lm.h>
+#endif
+
 #include "../lm/subwords.h"
-#include "wordpiece.h"
+#include "../lm/wordpiece.h"
 
 static bool read_json(const struct kiln__tokenizer_json *reading, struct tokenizer *to)
 {
@@ -14,7 +18,7 @@ static bool read_json(const struct kiln__tokenizer_json *reading, struct tokeniz
     if (!kiln__tokenizer_read_around(reading))
         return false;
     if (!strcmp(type, "WordPiece"))
-        return (to->words = wordpiece_read(reading)) != NULL;
+        return (to->words = kiln__wordpiece_read(reading)) != NULL;
     return (to->subwords = kiln__subwords_read(reading)) != NULL;
 }
 
@@ -31,7 +35,7 @@ struct tokenizer *tokenizer_open(const char *path, char error[KILN__TOKENIZER_ER
     json_error_t why;
     bool fine = to || kiln__tokenizer_refuse(&reading, "out of memory");
     if (fine && !ends_with(path, ".json")) {
-        fine = (to->words = wordpiece_read(&reading)) != NULL;
+        fine = (to->words = kiln__wordpiece_read(&reading)) != NULL;
     } else if (fine) {
         json_t *root = json_load_file(path, 0, &why);
         reading.root = root;
@@ -44,6 +48,35 @@ struct tokenizer *tokenizer_open(const char *path, char error[KILN__TOKENIZER_ER
     return NULL;
 }
 
+#ifdef HAVE_LM
+struct tokenizer *tokenizer_of_model(kiln_lm *lm)
+{
+    struct tokenizer *to = calloc(1, sizeof *to);
+    kiln_lm_info info;
+    if (!to || kiln_lm_get_info(lm, &info)) {
+        free(to);
+        return NULL;
+    }
+    to->lm = lm;
+    to->facts.around = (struct kiln__tokenizer_around){{info.begin}, {info.end}, 1, 1};
+    to->facts.largest = (int32_t)info.vocabulary - 1;
+    return to;
+}
+
+static bool encode_by_model(const struct tokenizer *tokenizer, const char *text, size_t bytes,
+                            size_t most, int32_t *ids, size_t *count)
+{
+    int32_t *tokens;
+    if (kiln_lm_tokenize(tokenizer->lm, text, bytes, KILN_LM_CONTROL, &tokens, count))
+        return false;
+    if (*count > most)
+        *count = most;
+    memcpy(ids, tokens, *count * sizeof *ids);
+    kiln_free(tokens);
+    return true;
+}
+#endif
+
 struct tokenizer *tokenizer_share(const struct tokenizer *tokenizer)
 {
     struct tokenizer *shared = malloc(sizeof *shared);
@@ -51,30 +84,33 @@ struct tokenizer *tokenizer_share(const struct tokenizer *tokenizer)
         return NULL;
     *shared = *tokenizer;
     if (tokenizer->words)
-        shared->words = wordpiece_share(tokenizer->words);
+        kiln__wordpiece_hold(tokenizer->words);
     if (tokenizer->subwords)
         kiln__subwords_hold(tokenizer->subwords);
-    if (!tokenizer->words || shared->words)
-        return shared;
-    tokenizer_close(shared);
-    return NULL;
+    return shared;
 }
 
 void tokenizer_close(struct tokenizer *tokenizer)
 {
     if (!tokenizer)
         return;
-    wordpiece_close(tokenizer->words);
+    kiln__wordpiece_close(tokenizer->words);
     kiln__subwords_close(tokenizer->subwords);
     free(tokenizer);
 }
 
-static bool encode_subwords(const struct kiln__subwords *subwords, const char *text, size_t bytes,
-                            size_t most, int32_t *ids, size_t *count)
+static bool encode(const struct tokenizer *tokenizer, const char *text, size_t bytes, size_t most,
+                   int32_t *ids, size_t *count)
 {
     const struct kiln__reading reading = {text, bytes, true, NULL};
     struct kiln__tokens tokens = {0};
-    const bool fine = kiln__subwords_encode(subwords, &reading, most, &tokens);
+#ifdef HAVE_LM
+    if (tokenizer->lm)
+        return encode_by_model(tokenizer, text, bytes, most, ids, count);
+#endif
+    const bool fine = tokenizer->words
+                          ? kiln__wordpiece_encode(tokenizer->words, text, bytes, most, &tokens)
+                          : kiln__subwords_encode(tokenizer->subwords, &reading, most, &tokens);
     *count = tokens.count;
     if (tokens.count)
         memcpy(ids, tokens.numbers, tokens.count * sizeof *ids);
@@ -92,9 +128,7 @@ bool tokenizer_encode(struct tokenizer *tokenizer, const char *text, size_t byte
         ids[begin] = around->before[begin];
         begin++;
     }
-    if (!(tokenizer->words
-              ? wordpiece_encode(tokenizer->words, text, bytes, room - begin, ids + begin, &own)
-              : encode_subwords(tokenizer->subwords, text, bytes, room - begin, ids + begin, &own)))
+    if (!encode(tokenizer, text, bytes, room - begin, ids + begin, &own))
         return false;
     *count = begin + own;
     for (size_t i = 0; i < after && *count < most; i++)

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tokenizer of a sentence encoder, from tokenizer.json or vocab.txt: WordPiece (wordpiece.h),
- * or byte-level BPE and unigram models (lm/subwords.h). */
+/* The tokenizer of a sentence encoder, from tokenizer.json or vocab.txt: WordPiece
+ * (lm/wordpiece.h), or byte-level BPE and unigram models (lm/subwords.h). */
 #ifndef KILN_TOOLS_TOKENIZER_H
 #define KILN_TOOLS_TOKENIZER_H
 
 #include "../lm/tokenizer_json.h"
 
+struct kiln_lm;
+
 struct tokenizer {
-    struct wordpiece *words;         /* one of the two */
-    struct kiln__subwords *subwords; /* shared by all threads */
+    struct kiln__wordpiece *words; /* one of the three, shared by all threads */
+    struct kiln__subwords *subwords;
+    struct kiln_lm *lm; /* a GGUF file's, which is borrowed */
     struct kiln__tokenizer_facts facts;
 };
 
 /* Read tokenizer.json, or vocab.txt (a piece a line) with the tokenizer_config.json beside it if
  * there is one. NULL: a sentence is in `error`. */
 struct tokenizer *tokenizer_open(const char *path, char error[KILN__TOKENIZER_ERROR]);
+
+/* That of an encoder in a GGUF file, which lives longer. NULL: no memory. */
+struct tokenizer *tokenizer_of_model(struct kiln_lm *lm);
 void tokenizer_close(struct tokenizer *tokenizer);
 
 /* The same tokenizer for another thread, to be closed as well. NULL: no memory. */

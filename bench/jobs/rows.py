@@ -6,6 +6,7 @@ its ways: {name: function that does the job and returns its results as arrays of
 from dataclasses import dataclass
 
 import encoders
+import everyday
 import generation
 import lines
 import networks
@@ -72,6 +73,14 @@ ROWS = [
         count=training.STEPS),
     Row("stencil, 50 steps, 1024 x 1024", stencil.Heat(1024, 50), BOTH),
     Row("sort of 16M", orders.Sort(1 << 24), BOTH, 0),
+    Row("Mandelbrot set, 50 steps, 400 x 600", everyday.Mandelbrot(400, 600, 50), BOTH, 0.02),
+    Row("filter of frequencies, 64 signals of 4096", everyday.Filter(64, 4096, 100), BOTH),
+    Row("sparse product, 100,000 rows of 8", everyday.Sparse(100_000, 16), BOTH),
+    Row("unique of 1M integers below 1,000", everyday.Unique(1_000_000, 1000), BOTH, 0),
+    Row("histogram of 1M, 64 bins", everyday.Histogram(1_000_000, 64), BOTH, 1e-4),
+    Row("means of 100 groups of 100,000 x 8", everyday.Groups(100_000, 8, 100), BOTH),
+    Row("k-means, 20,000 x 8, 16 clusters, 10 steps", everyday.Clusters(20_000, 8, 16, 10), BOTH),
+    Row("1,024 bodies, 10 steps", everyday.Bodies(1024, 10), BOTH),
     *[Row(f"50 largest of {lines} x 151936", orders.Largest(lines, 151936, 50), BOTH, 0)
       for lines in (64, 1)],
 ]

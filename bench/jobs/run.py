@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import platform
+import shutil
 import signal
 import statistics
 import subprocess
@@ -30,7 +31,7 @@ try:
 except ImportError as error:
     sys.exit(f"bench-jobs: {error}; `make bench-peers` makes a Python that has what is needed")
 
-LIBRARIES = ["pytorch", "onnxruntime", "jax", "numpy", "kiln"]
+LIBRARIES = ["pytorch", "onnxruntime", "jax", "scipy", "numpy", "kiln"]
 
 
 class Side:
@@ -87,9 +88,7 @@ def make_package(folder):
     """The Python package of this tree, as pip would make it."""
     source = HERE.parent.parent
     package = pathlib.Path(folder) / "package" / "kiln"
-    package.mkdir(parents=True)
-    for file in (source / "python" / "kiln").glob("*.py"):
-        (package / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(source / "python" / "kiln", package)
     subprocess.run([sys.executable, "-B", str(source / "python" / "generate.py"), str(source),
                     str(package)], check=True)
     return str(package.parent)

@@ -138,8 +138,8 @@ KILN_API void kiln_context_options_init(kiln_context_options *options, size_t si
  *  not checked.) Then the batch runs as it is, and its requested results are compared with the
  *  host's evaluation of the batch in double precision, within the errors that the tables of
  *  operations allow. Then it runs once more with every value kept, and each operation is compared
- *  with the host's result from the device's own operands. Recurrent layers are recorded step by step
- *  there.
+ *  with the host's result from the device's own operands. A kernel that takes all steps of a
+ *  recurrent layer is one operation, within some times what roundings make of its states on the host.
  *  What is off is reported as WRONG_RESULT by the call that ran the batch: the first such
  *  operation, its element, both values and the bound; in the log too. Where each operation alone is
  *  right, it is the result, and the kernel that computes it with the operations that it fuses.
@@ -151,8 +151,8 @@ KILN_API void kiln_context_options_init(kiln_context_options *options, size_t si
  *  too. */
 
 /** @page values Who made the first NaN
- *  kiln_context_options::check_values, or KILN_CHECK_VALUES=1 in the environment. Before a run its
- *  operations run one by one on copies of its operands, with every value kept, and the first one is
+ *  kiln_context_options::check_values, or KILN_CHECK_VALUES=1 in the environment. Before a run the
+ *  batch runs once on copies of its operands, with every value kept, and the first operation is
  *  named, with its name (kiln_name()), its call and its shape, that makes a NaN of operands without
  *  one, an infinity of finite operands, or that has an index which its dimension has not: by
  *  BAD_VALUE of the call that would have run the batch, and in the log. The batch itself does not

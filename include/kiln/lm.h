@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** @file
  *  Language models in GGUF files, or in folders as Hugging Face's transformers saves them, on any
- *  OpenCL device: libkiln-lm, a library of its own (pkg-config: kiln-lm).
+ *  OpenCL device, and sentence encoders in GGUF files: libkiln-lm, a library of its own
+ *  (pkg-config: kiln-lm).
  *
  *  A model is loaded once: weights on the device, the tokenizer that the file describes. A session
  *  is one text that goes on: tokens are fed, and the next one is asked for again and again. Keys
@@ -20,6 +21,7 @@
 #ifndef KILN_LM_H
 #define KILN_LM_H
 
+#include <kiln/batch.h>
 #include <kiln/context.h>
 #include <kiln/executor.h>
 #include <kiln/status.h>
@@ -39,13 +41,18 @@ typedef struct kiln_lm_session kiln_lm_session;
 typedef struct kiln_lm_options {
     size_t size;       /**< sizeof(kiln_lm_options), set by the initialiser */
     kiln_type weights; /**< what matrices are stored as: KILN_F16 or KILN_BF16, rounded once, or
-                            KILN_F32, which holds each of the file's; 0: as the file has them */
+                            KILN_F32, which holds each of the file's. KILN_Q8_0 or KILN_Q4_0: those
+                            that the file has not in blocks are (kiln_quantize_blocks()), where
+                            rows are of whole blocks. 0: as the file has them */
+    size_t window;     /**< keys that each layer sees, its own among them, where the file should say
+                            it and does not: 4,096 of Mistral 7B v0.1 in GGUF files that llama.cpp
+                            made; of Llama, Mistral and Phi 3 alone; 0: as the file says */
 } kiln_lm_options;
 
 /** Options with every default. */
 #define KILN_LM_OPTIONS_INIT                                                                       \
     {                                                                                              \
-        sizeof(kiln_lm_options), (kiln_type)0                                                      \
+        sizeof(kiln_lm_options), (kiln_type)0, 0                                                   \
     }
 
 /** Fill a structure as KILN_LM_OPTIONS_INIT does. NULL does nothing. Threads: any. Errors: none. */
@@ -55,7 +62,8 @@ KILN_API void kiln_lm_options_init(kiln_lm_options *options, size_t size);
 /** Load a model from a GGUF file of version 3, or from a folder with config.json, tokenizer.json
  * and weights in safetensors: one file, or those that model.safetensors.index.json names. A chat
  *  template, and more tokens that end an answer, come from tokenizer_config.json,
- *  chat_template.jinja and generation_config.json. `options` may be NULL.
+ *  chat_template.jinja and generation_config.json. In onnxruntime-genai's form a folder has
+ *  genai_config.json and an ONNX file instead, where libkiln-onnx was built. `options` may be NULL.
  *
  *  Files are not to be changed meanwhile. A GGUF file is not needed afterwards; a folder's weights
  *  may stay mapped, as kiln_load() says.
@@ -79,7 +87,9 @@ typedef struct kiln_lm_info {
     size_t layers;             /**< blocks of attention and feed-forward */
     size_t width;              /**< elements of a token's vector */
     int32_t begin;             /**< the token that a text begins with; -1: none */
-    int32_t end;               /**< the token that an answer ends with; -1: none */
+    int32_t end;               /**< the token that an answer, or an encoder's text, ends with; -1:
+                                    none */
+    int encoder;               /**< not 0: it makes vectors of texts, see kiln_lm_embed() */
 } kiln_lm_info;
 
 /** Fill `info`. Threads: any. Errors: INVALID_ARGUMENT for NULL. */
@@ -92,7 +102,8 @@ KILN_API KILN_MUST_CHECK kiln_status kiln_lm_get_info(const kiln_lm *lm, kiln_lm
 /** How kiln_lm_tokenize() reads a text, put together with |. */
 typedef enum kiln_lm_reading {
     KILN_LM_PLAIN = 0,  /**< the text alone: what looks like a control token is text */
-    KILN_LM_BEGIN = 1,  /**< first the token that a text begins with, if the file wants it */
+    KILN_LM_BEGIN = 1,  /**< first the token that a text begins with, if the file wants it; an
+                             encoder's text has the one that it ends with, too */
     KILN_LM_CONTROL = 2 /**< control tokens that are written out, such as <|im_end|>, are these */
 } kiln_lm_reading;
 
@@ -112,6 +123,40 @@ KILN_API const char *kiln_lm_token_text(const kiln_lm *lm, int32_t token, size_t
 
 /** Whether an answer ends with this token. Threads: any. Errors: none. */
 KILN_API int kiln_lm_is_end(const kiln_lm *lm, int32_t token);
+
+/* ---- vectors of texts ---- */
+
+/** What a text's vector is made of, once all its tokens have one. */
+typedef enum kiln_lm_pooling {
+    KILN_LM_POOLING_OF_FILE = 0, /**< as the file's pooling_type says, else the mean */
+    KILN_LM_POOLING_MEAN = 1,    /**< the mean of all tokens' vectors */
+    KILN_LM_POOLING_CLS = 2,     /**< the first token's */
+    KILN_LM_POOLING_LAST = 3     /**< the last token's */
+} kiln_lm_pooling;
+
+/** The vectors of `count` texts, each ended by a zero, of length 1 (or 0): text i's are elements
+ *  i * width on, with kiln_lm_info::width. `elements` is how many `vectors` has room for, count *
+ *  width. A text is read with KILN_LM_BEGIN and KILN_LM_CONTROL: "[SEP]" in it is that token, as in
+ *  transformers. One of more tokens than kiln_lm_info::context loses its end. Its vector has the
+ *  same bits whatever texts are beside it, on one device.
+ *  Threads: any. Errors: INVALID_ARGUMENT (NULL, another number of elements), UNSUPPORTED (the
+ * model is no encoder; the file says that it does not pool), OUT_OF_HOST_MEMORY, those of
+ *  kiln_batch_execute(). */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_embed(kiln_lm *lm, const char *const *texts,
+                                                   size_t count, float *vectors, size_t elements);
+
+/** Record what an encoder makes of texts, as part of a batch or of an executor's model. `tokens` is
+ *  i32 [texts,longest], rows as kiln_lm_tokenize() makes them for kiln_lm_embed(), filled up with
+ * any tokens; `lengths` is i32 [texts], how many of them count, at least 1. *vectors becomes f32
+ *  [texts,width], of whatever length.
+ *  Owner: the result belongs to the batch, which needs the model until it is released. Threads: one
+ *  at a time for the batch. Errors: INVALID_ARGUMENT (NULL, tensors of another type or shape),
+ *  UNSUPPORTED (as kiln_lm_embed()), TOO_LARGE (longer than kiln_lm_info::context), those of the
+ *  batch. */
+KILN_API KILN_MUST_CHECK kiln_status kiln_lm_record_vectors(kiln_lm *lm, kiln_batch *batch,
+                                                            kiln_tensor tokens, kiln_tensor lengths,
+                                                            kiln_lm_pooling pooling,
+                                                            kiln_tensor *vectors);
 
 /* ---- conversations ---- */
 
@@ -185,7 +230,7 @@ typedef struct kiln_lm_session_options {
     size_t context;  /**< most tokens of the text; 0: as many as the model was trained with, 4,096
                           at most */
     kiln_type cache; /**< what keys and values are stored as: KILN_F32, KILN_F16 or KILN_BF16;
-                          0: as kiln_lm_options::weights says, else KILN_F32 */
+                          0: as kiln_lm_options::weights says of these, else KILN_F32 */
     double temperature; /**< 0: always the most probable token */
     size_t top_k;       /**< of so many most probable tokens; 0: of all */
     double top_p;       /**< of the fewest most probable tokens that make up this probability; 0: of
@@ -267,7 +312,8 @@ typedef struct kiln_lm_batcher_options {
                           at most */
     kiln_type cache; /**< as in kiln_lm_session_options */
     uint64_t memory_limit; /**< most bytes of device memory for keys and values: there are fewer
-                                slots where more do not fit; 0: no bound */
+                                slots where more do not fit, at least 2, or 1 where texts take
+                                turns; 0: no bound */
     size_t max_queue;      /**< most requests that wait for a slot, at most 2^20; 128 */
     int prepare;           /**< nonzero: compile everything in kiln_lm_batcher_create(), so that no
                                 request waits for the compiler */

@@ -30,7 +30,7 @@ struct message {
     std::string role, content;
 };
 
-/** A model in a GGUF file or in a folder of transformers, its weights on the device. */
+/** A model in a GGUF file, or in a folder that kiln_lm_load() takes, its weights on the device. */
 class language_model : public detail::handle<kiln_lm, kiln_lm_release>
 {
   public:
@@ -65,6 +65,21 @@ class language_model : public detail::handle<kiln_lm, kiln_lm_release>
     bool is_end(std::int32_t token) const
     {
         return kiln_lm_is_end(object_, token) != 0;
+    }
+    /** The vectors of texts, one behind the other, of length 1. None after an error. */
+    std::vector<float> embed(const std::vector<std::string> &texts) const
+    {
+        kiln_lm_info info{};
+        if (get_info(info))
+            return {};
+        std::vector<const char *> all;
+        for (const std::string &text : texts)
+            all.push_back(text.c_str());
+        std::vector<float> vectors(all.size() * info.width);
+        if (detail::told(
+                kiln_lm_embed(object_, all.data(), all.size(), vectors.data(), vectors.size())))
+            vectors.clear();
+        return vectors;
     }
     /** The tokens of a conversation, up to where the answer begins. None after an error. */
     std::vector<std::int32_t>

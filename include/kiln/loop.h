@@ -69,18 +69,21 @@ KILN_API void kiln_loop_options_init(kiln_loop_options *options, size_t size);
  *  and 8 outputs. Otherwise every step is recorded by itself, if that is no more than 4,096
  *  operations. Beyond, and where a step has such a loop inside, one step is planned, and a run of
  *  the batch runs it as often as the loop says: states take two pieces of memory in turn, what
- *  comes before and behind the loop runs by itself, and after each few hundred steps the run waits
- *  for the device, in kiln_batch_submit() too. Such a batch is neither validated nor looked
- *  through for NaN, and takes as much memory as it needs (no micro-batches).
+ *  comes before and behind the loop runs by itself, and after each few thousand launches the run
+ *  waits for the device, in kiln_batch_submit() too. On CPUs up to 64 short steps are planned
+ *  together. Such a batch takes as much memory as it needs (no
+ *  micro-batches). Validation and the check of values look at each step as at a run of its own: a
+ *  share of runs is a share of steps. Sentences name the step, and the batch ends there.
  *
  *  A condition is looked at in each step by the kernel, which so ends early; of steps that run
- *  again and again by the host, before those of numbers 1, 2, 4 to 64 and then each 64th. Steps
- *  that are recorded are all computed. What is beyond the end is dropped. A gradient through a kernel keeps the states
- *  of some steps, and computes those between anew; with more than 4 states, or 8 states and shared
- *  operands, its steps are recorded one by one. So are, for a gradient, those of every other loop:
- *  kiln_grad() answers TOO_LARGE beyond 65,536 operations. There what is NaN or infinite in a step
- *  beyond the end may reach the gradient. Validation leaves the kernel out, as an own one without a
- *  function of the host.
+ *  again and again by the host, before those of numbers 1, 2, 4 to 64 and then each 64th, or
+ *  the first of those planned together behind these. Steps
+ *  that are recorded are all computed. What is beyond the end is dropped. A gradient through a
+ * kernel keeps the states of some steps, and computes those between anew; with more than 4 states,
+ * or 8 states and shared operands, its steps are recorded one by one. So are, for a gradient, those
+ * of every other loop: kiln_grad() answers TOO_LARGE beyond 65,536 operations. There what is NaN or
+ * infinite in a step beyond the end may reach the gradient. Validation leaves the kernel out, as an
+ * own one without a function of the host.
  *
  *  Owner: the tensors belong to the batch. Threads: one at a time. Errors, sticky: INVALID_HANDLE,
  *  INVALID_ARGUMENT (what is no state, element or step; outputs beside `until`), TYPE_MISMATCH,

@@ -38,7 +38,10 @@ typedef struct kiln_onnx_model kiln_onnx_model;
 typedef struct kiln_model_options {
     size_t size;       /**< sizeof(kiln_model_options), set by the initialiser */
     kiln_type weights; /**< KILN_F16 or KILN_BF16: f32 weights of two dimensions and more are stored
-                            so, rounded once; 0 or KILN_F32: as the file has them */
+                            so, rounded once. KILN_Q8_0 or KILN_Q4_0: matrices that MatMul and Gemm
+                            multiply by are (kiln_quantize_blocks(), along k), but for the smallest,
+                            those that blocks cannot hold, and those that they make larger. 0 or KILN_F32: as the file has
+                            them */
     size_t batches;    /**< most batches that are kept for kiln_model_batch() and kiln_model_run(),
                             those on lease not counted; 0: 16 */
     const char *folder; /**< of kiln_model_load_memory(): where files of external data lie; NULL:
@@ -168,8 +171,8 @@ KILN_API void kiln_model_batch_return(kiln_model_lease *lease);
  *  array may have another type than its input if both are computed as the same, or are signed
  *  integers, such as i32 for i64. Large arrays are read and written where they are, without a copy.
  *  Owner: `inputs` are only read; the caller frees each outputs[i].data with kiln_free().
- *  Threads: any. Errors: as kiln_model_batch() and kiln_batch_execute(), INVALID_ARGUMENT for numbers of
- * u64 from 2^63 on; outputs are then all zeros.
+ *  Threads: any. Errors: as kiln_model_batch() and kiln_batch_execute(), INVALID_ARGUMENT for
+ * numbers of u64 from 2^63 on; outputs are then all zeros.
  */
 KILN_API KILN_MUST_CHECK kiln_status kiln_model_run(kiln_onnx_model *model,
                                                     const kiln_array *inputs, kiln_array *outputs);

@@ -2,10 +2,11 @@
 /* Batches: made, run, asked about. */
 #include <stdlib.h>
 
+#include "api/checked_run.h"
 #include "api/loop_runs.h"
 #include "api/micro_batches.h"
 #include "debug/nan_check.h"
-#include "debug/validate.h"
+#include "lower/lower.h"
 #include "runtime/commands.h"
 #include "session/context.h"
 #include "util/structure.h"
@@ -20,6 +21,10 @@
  * are faster as one graph than step by step. */
 #define MOST_UNROLLED 4096
 
+/* Steps of longer loops that are planned as one graph where short launches become one: a run costs
+ * the host 3 us or more. */
+#define MOST_STRETCH 64
+
 static size_t scores_at_once(const kiln_device_info *device)
 {
     uint64_t room = device->memory / GPU_SHARE / sizeof(float);
@@ -28,20 +33,20 @@ static size_t scores_at_once(const kiln_device_info *device)
     return room < GPU_SCORES ? (size_t)room : GPU_SCORES;
 }
 
-/* A validated context compares every step: none of them are hidden in a kernel. */
 static struct kiln__record_limits limits_of(const kiln_context *context)
 {
     const kiln_device_info *device = &context->runtime.device.info;
     const struct kiln__traits *traits = context->runtime.device.traits;
-    const bool whole = traits->chunked && !(context->validate.share > 0);
-    return (struct kiln__record_limits){.upload_bytes = device->max_allocation,
-                                        .local_memory = device->local_memory,
-                                        .work_group = device->max_work_group,
-                                        .cores = whole ? device->compute_units : 0,
-                                        .vector = whole ? traits->vector : 0,
-                                        .unrolled = MOST_UNROLLED,
-                                        .scores = scores_at_once(device),
-                                        .rounds_gradients = device->type == KILN_DEVICE_GPU};
+    return (struct kiln__record_limits){
+        .upload_bytes = device->max_allocation,
+        .local_memory = device->local_memory,
+        .work_group = device->max_work_group,
+        .cores = traits->chunked ? device->compute_units : 0,
+        .vector = traits->chunked ? traits->vector : 0,
+        .unrolled = MOST_UNROLLED,
+        .stretch = traits->chunked && traits->one_launch ? MOST_STRETCH : 0,
+        .scores = scores_at_once(device),
+        .rounds_gradients = device->type == KILN_DEVICE_GPU};
 }
 
 static void api_batch_begin(kiln_batch *batch)
@@ -234,31 +239,21 @@ static kiln_status api_batch_run(kiln_batch *batch, const char *call)
                           "%s: the batch asks for no result; kiln_read() or kiln_export() one",
                           call);
     kiln_status status = kiln__runtime_check_process(&batch->context->runtime, &error);
-    struct kiln__inputs inputs = {0};
     struct kiln__run *made = NULL;
     if (!status)
         status = borrow_plan(batch, &error);
-    bool whole = !status && batch->lease.executable;
+    if (!status && batch->lease.executable)
+        return kiln__checked_run(batch, choose_stream(batch), NULL, call, &error);
     if (!status && batch->looped)
-        status = kiln__loop_runs_run(batch, batch->looped, choose_stream(batch), &made, &error);
-    if (whole && kiln__nan_check_wanted(batch))
-        status = kiln__nan_check(batch, NULL, call, &error);
-    if (whole && !status)
-        status = kiln__validate_begin(&inputs, batch, call, &error);
-    if (whole && !status)
-        status = kiln__commands_run(batch->lease.executable, choose_stream(batch), &batch->bindings,
-                                    &made, &error);
-    else if (!status && !batch->looped)
+        status =
+            kiln__loop_runs_run(batch, batch->looped, choose_stream(batch), call, &made, &error);
+    else if (!status)
         status = run_in_micro_batches(batch, call, &made, &error);
-    if (status) {
-        kiln__intermediates_inputs_free(&inputs);
+    if (status)
         return status;
-    }
     kiln__run_release(batch->last);
     batch->last = made;
-    if (!whole)
-        return KILN_OK;
-    return kiln__validate_end(&inputs, batch, call, &error);
+    return KILN_OK;
 }
 
 kiln_status kiln_batch_execute(kiln_batch *batch)
@@ -330,7 +325,7 @@ kiln_status(kiln_batch_get_cost)(kiln_batch *batch, kiln_batch_cost *cost, size_
     const struct kiln__plan *plan = batch->lease.plan;
     kiln_batch_cost own = {.launches = kiln__plan_enqueued(plan),
                            .peak_bytes = kiln__plan_peak(plan),
-                           .unshared_bytes = plan->unshared_bytes + plan->kept_bytes,
+                           .unshared_bytes = plan->unshared_bytes + plan->prepacked_bytes,
                            .saved_bytes = plan->fusion.saved_bytes};
     for (size_t i = 0; i < plan->steps.count; i++) {
         own.uploads += plan->steps.items[i].kind == KILN__STEP_UPLOAD;

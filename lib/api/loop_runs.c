@@ -4,63 +4,17 @@
 
 #include <stdlib.h>
 
-#include "api/loop_scopes.h"
-#include "runtime/commands.h"
+#include "api/checked_run.h"
+#include "api/loop_counts.h"
 #include "runtime/memory_pool.h"
 #include "session/context.h"
 
-/* After so many runs the queue is waited for: what it holds takes memory of the host. */
-#define MOST_QUEUED 512
-
-/* Between looks whether a loop has ended. */
-#define LOOK_EVERY 64
-
-struct kiln__loop_runs {
-    struct kiln__loop_scope scope;
-};
+/* After so many launches the queue is waited for: what it holds takes memory of the host. */
+#define MOST_QUEUED 2048
 
 static kiln_status no_memory(struct kiln__error *error)
 {
     return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
-}
-
-/* ---- each part ---- */
-
-/* Whether the host looks before a step whether the loop has ended, which takes waiting for the
- * device; and how often that is. */
-static bool looks_before(size_t step)
-{
-    return step && ((step & (step - 1)) == 0 || step % LOOK_EVERY == 0);
-}
-
-static double looks(const struct kiln__replayed *loop)
-{
-    const size_t regular = loop->options.steps / LOOK_EVERY;
-    double count = (double)regular;
-    for (size_t step = 1; step < LOOK_EVERY && step < loop->options.steps; step *= 2)
-        count++;
-    return count;
-}
-
-typedef kiln_status visitor(void *of, struct kiln__loop_part *part, double times);
-
-/* A part before the loops behind it; `times`: how often a run of the batch runs it. */
-static kiln_status each_part(struct kiln__loop_scope *scope, double times, visitor *visit, void *of)
-{
-    kiln_status status = KILN_OK;
-    for (size_t i = 0; i < scope->parts.count && !status; i++) {
-        struct kiln__loop_part *part = &scope->parts.items[i];
-        if (part->graph.requests.count)
-            status = visit(of, part, times);
-        for (size_t l = 0; l < part->loops.count && !status; l++) {
-            struct kiln__loop_inside *inside = &part->loops.items[l];
-            const double steps = times * (double)inside->loop->options.steps;
-            status = each_part(&inside->step, steps, visit, of);
-            if (!status)
-                status = each_part(&inside->ended, times * looks(inside->loop), visit, of);
-        }
-    }
-    return status;
 }
 
 /* ---- plans ---- */
@@ -86,14 +40,10 @@ static bool label(const kiln_batch *batch, struct kiln__loop_part *part)
     return true;
 }
 
-static kiln_status plan_part(void *of, struct kiln__loop_part *part, double times)
+/* Before each run: what compiles behind may be there, and how often it runs counts. */
+static kiln_status lease_part(const struct planning *planning, struct kiln__loop_part *part)
 {
-    const struct planning *planning = of;
-    kiln_batch *batch = planning->batch;
-    struct kiln__plan_cache *cache = batch->context->plan_cache;
-    (void)times;
-    if (!label(batch, part))
-        return no_memory(planning->error);
+    struct kiln__plan_cache *cache = planning->batch->context->plan_cache;
     if (part->lease.entry && kiln__plan_cache_has_changed(cache, &part->lease))
         kiln__plan_cache_return(cache, &part->lease);
     if (part->lease.entry)
@@ -111,6 +61,14 @@ static kiln_status plan_part(void *of, struct kiln__loop_part *part, double time
     return status;
 }
 
+static kiln_status plan_part(void *of, struct kiln__loop_part *part, double times)
+{
+    const struct planning *planning = of;
+    if (times == 0)
+        return KILN_OK;
+    return label(planning->batch, part) ? lease_part(planning, part) : no_memory(planning->error);
+}
+
 static kiln_status return_lease(void *of, struct kiln__loop_part *part, double times)
 {
     (void)times;
@@ -122,7 +80,7 @@ void kiln__loop_runs_free(struct kiln__plan_cache *cache, struct kiln__loop_runs
 {
     if (!runs)
         return;
-    each_part(&runs->scope, 1, return_lease, cache);
+    kiln__loop_each_part(runs->batch, &runs->scope, 1, return_lease, cache);
     kiln__loop_scope_free(&runs->scope);
     free(runs);
 }
@@ -131,10 +89,12 @@ kiln_status kiln__loop_runs_make(kiln_batch *batch, int threads, struct kiln__lo
                                  struct kiln__error *error)
 {
     struct kiln__loop_runs *runs = calloc(1, sizeof *runs);
-    kiln_status status =
-        runs && kiln__loop_scope_make(batch, &runs->scope)
-            ? each_part(&runs->scope, 1, plan_part, &(struct planning){batch, threads, error})
-            : no_memory(error);
+    if (runs)
+        runs->batch = batch;
+    kiln_status status = runs && kiln__loop_scope_make(batch, &runs->scope)
+                             ? kiln__loop_each_part(batch, &runs->scope, 1, plan_part,
+                                                    &(struct planning){batch, threads, error})
+                             : no_memory(error);
     *made = status ? NULL : runs;
     if (status)
         kiln__loop_runs_free(batch->context->plan_cache, runs);
@@ -150,6 +110,7 @@ struct looping {
     KILN__VECTOR(cl_mem) taken;
     struct kiln__run *run; /* the last one so far, or NULL */
     size_t queued;
+    struct kiln__text call; /* for sentences: with the steps that it is in */
     struct kiln__error *error;
 };
 
@@ -183,14 +144,15 @@ static void give_back(struct looping *looping, size_t kept)
         kiln__pool_give(looping->stream->pool, looping->taken.items[--looping->taken.count]);
 }
 
-/* Row `number` of `rows`. */
-static struct kiln__binding row_of(struct kiln__binding binding, size_t rows, size_t number)
+/* `count` rows of `rows`, from `number` on. */
+static struct kiln__binding rows_of(struct kiln__binding binding, size_t rows, size_t number,
+                                    size_t count)
 {
     const size_t bytes = binding.bytes / rows;
     if (binding.host)
         binding.host = (char *)binding.host + number * bytes;
     binding.offset += binding.host ? 0 : number * bytes;
-    binding.bytes = bytes;
+    binding.bytes = count * bytes;
     binding.is_part = true;
     return binding;
 }
@@ -244,13 +206,15 @@ static kiln_status bind(struct looping *looping, struct kiln__loop_part *part,
 }
 
 /* The run before is nobody's any more. */
-static kiln_status follow(struct looping *looping, struct kiln__run *made)
+static kiln_status follow(struct looping *looping, struct kiln__run *made, size_t launches)
 {
+    const size_t before = looping->queued;
     if (looping->run)
         kiln__runs_add(looping->run);
     kiln__run_release(looping->run);
     looping->run = made;
-    if (++looping->queued % MOST_QUEUED)
+    looping->queued += launches;
+    if (looping->queued / MOST_QUEUED == before / MOST_QUEUED)
         return KILN_OK;
     return kiln__run_await(made, "kiln", looping->error);
 }
@@ -258,14 +222,23 @@ static kiln_status follow(struct looping *looping, struct kiln__run *made)
 static kiln_status run_part(struct looping *looping, struct kiln__loop_part *part,
                             const struct kiln__binding *wanted)
 {
-    struct kiln__bindings bindings = {.labels = &part->labels};
-    struct kiln__run *made = NULL;
-    kiln_status status = bind(looping, part, wanted, &bindings);
+    kiln_status status = lease_part(&(struct planning){looping->batch, -1, looping->error}, part);
+    if (status)
+        return status;
+    kiln_batch alone = {.context = looping->batch->context,
+                        .graph = part->graph,
+                        .bindings = {.labels = &part->labels},
+                        .lease = part->lease,
+                        .unvalidated = looping->batch->unvalidated};
+    status = bind(looping, part, wanted, &alone.bindings);
     if (!status)
-        status = kiln__commands_run(part->lease.executable, looping->stream, &bindings, &made,
-                                    looping->error);
-    kiln__bindings_free(&bindings);
-    return status ? status : follow(looping, made);
+        status =
+            kiln__checked_run(&alone, looping->stream, part->of.items,
+                              looping->call.data ? looping->call.data : "kiln", looping->error);
+    kiln__bindings_free(&alone.bindings);
+    const kiln_status followed =
+        alone.last ? follow(looping, alone.last, 1 + part->lease.plan->launches.count) : KILN_OK;
+    return status ? status : followed;
 }
 
 /* ---- loops ---- */
@@ -280,19 +253,21 @@ static const struct kiln__binding *value_of(const struct looping *looping, uint3
                                       : &looping->values[index];
 }
 
-/* What step `number` begins with, of which `states` have been left by the one before it; NULL:
- * there is none. */
-static void begin_step(struct looping *looping, const struct kiln__replayed *loop, size_t number,
-                       const struct kiln__binding *states)
+/* What `count` steps, the lowest of which is `number`, begin with, of which `states` have been left
+ * by the one before them; NULL: there is none. */
+static void begin_steps(struct looping *looping, const struct kiln__replayed *loop, size_t number,
+                        size_t count, const struct kiln__binding *states)
 {
     const kiln_loop_options *options = &loop->options;
+    const kiln_tensor *elements = count > 1 ? loop->stretch->options.elements : options->elements;
     for (size_t k = 0; k < loop->n_states; k++)
         looping->values[loop->states[k]] =
             states ? states[k] : *value_of(looping, loop->initial[k]);
     for (size_t k = 0; k < options->element_count; k++) {
-        const uint32_t element = kiln__tensor_index(options->elements[k]);
-        looping->values[element] = row_of(
-            *value_of(looping, looping_node(looping, element)->input[0]), options->steps, number);
+        const uint32_t element = kiln__tensor_index(elements[k]);
+        looping->values[element] =
+            rows_of(*value_of(looping, looping_node(looping, element)->input[0]), options->steps,
+                    number, count);
     }
 }
 
@@ -309,26 +284,49 @@ static kiln_status look(struct looping *looping, struct kiln__loop_inside *insid
     return status ? status : awaited;
 }
 
+/* The call with the numbers of the steps around this one alone. */
+static void say_less(struct looping *looping, size_t length)
+{
+    if (!looping->call.data)
+        return;
+    looping->call.length = length;
+    looping->call.data[length] = '\0';
+}
+
+static void say_step(struct looping *looping, size_t length, size_t number)
+{
+    if (!kiln__loop_is_watched(looping->batch))
+        return;
+    say_less(looping, length);
+    kiln__text_add(&looping->call, ", step %zu", number);
+}
+
 static kiln_status take_steps(struct looping *looping, struct kiln__loop_inside *inside,
-                              struct kiln__binding *left[2], size_t *taken)
+                              struct kiln__binding *left[2], size_t *runs)
 {
     const struct kiln__replayed *loop = inside->loop;
-    const size_t steps = loop->options.steps;
+    const size_t steps = loop->options.steps, said = looping->call.length;
+    const size_t stretch = kiln__loop_stretch(looping->batch, loop);
     kiln_status status = KILN_OK;
-    for (size_t i = 0; i < steps && !status; i++) {
-        const size_t number = loop->options.reverse ? steps - 1 - i : i;
+    size_t before = 0;
+    for (size_t i = 0, count; i < steps && !status; before = i, i += count) {
+        struct kiln__binding *ours = left[*runs % 2];
+        count = steps - i < stretch ? 1 : stretch;
+        const size_t number = loop->options.reverse ? steps - count - i : i;
         bool ended = false;
-        begin_step(looping, loop, number, i ? left[(i - 1) % 2] : NULL);
-        if (loop->ended && looks_before(i))
+        say_step(looping, said, number);
+        begin_steps(looping, loop, number, count, i ? left[(*runs - 1) % 2] : NULL);
+        if (loop->ended && kiln__loop_looks_before(i, before))
             status = look(looping, inside, &ended);
         if (status || ended)
             break;
-        *taken = i + 1;
+        ++*runs;
         for (size_t k = 0; k < loop->options.output_count; k++)
-            left[i % 2][loop->n_states + k] =
-                row_of(looping->values[loop->results + loop->n_states + k], steps, number);
-        status = run_scope(looping, &inside->step, left[i % 2]);
+            ours[loop->n_states + k] =
+                rows_of(looping->values[loop->results + loop->n_states + k], steps, number, count);
+        status = run_scope(looping, count > 1 ? &inside->stretch : &inside->step, ours);
     }
+    say_less(looping, said);
     return status;
 }
 
@@ -339,7 +337,7 @@ static kiln_status run_loop(struct looping *looping, struct kiln__loop_inside *i
     struct kiln__binding *room = calloc(2 * results, sizeof *room);
     struct kiln__binding *left[2] = {room, room + results};
     kiln_status status = room ? KILN_OK : no_memory(looping->error);
-    size_t taken = 0;
+    size_t runs = 0;
     for (size_t k = 0; k < results && !status; k++) {
         const uint32_t result = loop->results + (uint32_t)k;
         const struct kiln__node *node = looping_node(looping, result);
@@ -349,9 +347,9 @@ static kiln_status run_loop(struct looping *looping, struct kiln__loop_inside *i
             status = take(looping, node, &left[side][k]);
     }
     if (!status)
-        status = take_steps(looping, inside, left, &taken);
+        status = take_steps(looping, inside, left, &runs);
     for (size_t k = 0; k < loop->n_states && !status; k++)
-        looping->values[loop->results + k] = left[(taken - 1) % 2][k];
+        looping->values[loop->results + k] = left[(runs - 1) % 2][k];
     free(room);
     return status;
 }
@@ -373,14 +371,15 @@ static kiln_status run_scope(struct looping *looping, struct kiln__loop_scope *s
 }
 
 kiln_status kiln__loop_runs_run(kiln_batch *batch, struct kiln__loop_runs *runs,
-                                struct kiln__stream *stream, struct kiln__run **run,
-                                struct kiln__error *error)
+                                struct kiln__stream *stream, const char *call,
+                                struct kiln__run **run, struct kiln__error *error)
 {
     struct looping looping = {.batch = batch, .stream = stream, .error = error};
+    kiln__text_add(&looping.call, "%s", call);
     looping.values = calloc(batch->graph.nodes.count + 1, sizeof *looping.values);
-    kiln_status status =
-        looping.values ? each_part(&runs->scope, 1, plan_part, &(struct planning){batch, -1, error})
-                       : no_memory(error);
+    kiln_status status = looping.values ? kiln__loop_each_part(batch, &runs->scope, 1, plan_part,
+                                                               &(struct planning){batch, -1, error})
+                                        : no_memory(error);
     if (!status)
         status = run_scope(&looping, &runs->scope, batch->bindings.results.items);
     if (status && looping.run) { /* nothing of it is under way any more */
@@ -390,79 +389,7 @@ kiln_status kiln__loop_runs_run(kiln_batch *batch, struct kiln__loop_runs *runs,
     }
     *run = looping.run;
     kiln__vector_free(&looping.taken);
+    kiln__text_free(&looping.call);
     free(looping.values);
     return status;
-}
-
-/* ---- asking ---- */
-
-static kiln_status add_cost(void *of, struct kiln__loop_part *part, double times)
-{
-    kiln_batch_cost *cost = of;
-    const struct kiln__plan *plan = part->lease.plan;
-    const double launches = (double)kiln__plan_enqueued(plan) * times;
-    if (kiln__plan_peak(plan) > cost->peak_bytes)
-        cost->peak_bytes = kiln__plan_peak(plan);
-    cost->launches += launches < 0x1p62 ? (size_t)launches : 0;
-    cost->unshared_bytes += plan->unshared_bytes + plan->kept_bytes;
-    cost->saved_bytes += (uint64_t)((double)plan->fusion.saved_bytes * times);
-    for (size_t i = 0; i < plan->steps.count; i++) {
-        cost->uploads += plan->steps.items[i].kind == KILN__STEP_UPLOAD;
-        cost->downloads += plan->steps.items[i].kind == KILN__STEP_DOWNLOAD;
-    }
-    return KILN_OK;
-}
-
-/* Two pieces of memory for each state. */
-static uint64_t between(const kiln_batch *batch, const struct kiln__loop_scope *scope)
-{
-    const struct kiln__node *nodes = batch->graph.nodes.items;
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < scope->parts.count; i++) {
-        const struct kiln__loop_part *part = &scope->parts.items[i];
-        for (size_t k = 0; k < part->values.count; k++)
-            bytes += kiln__node_bytes(&nodes[part->values.items[k]]);
-        for (size_t l = 0; l < part->loops.count; l++) {
-            const struct kiln__replayed *loop = part->loops.items[l].loop;
-            for (uint32_t k = loop->results; k < loop->end; k++)
-                bytes += kiln__node_bytes(&nodes[k]) * (1 + (k < loop->results + loop->n_states));
-            bytes += between(batch, &part->loops.items[l].step);
-        }
-    }
-    return bytes;
-}
-
-void kiln__loop_runs_cost(const kiln_batch *batch, const struct kiln__loop_runs *runs,
-                          kiln_batch_cost *cost)
-{
-    struct kiln__loop_runs *own = (struct kiln__loop_runs *)(uintptr_t)runs;
-    each_part(&own->scope, 1, add_cost, cost);
-    const uint64_t bytes = between(batch, &runs->scope);
-    cost->peak_bytes += bytes;
-    cost->unshared_bytes += bytes;
-}
-
-struct telling {
-    kiln_batch *batch;
-    bool heads;
-    kiln__graph_teller *tell;
-    struct kiln__text *text;
-    struct kiln__error *error;
-};
-
-static kiln_status tell_part(void *of, struct kiln__loop_part *part, double times)
-{
-    const struct telling *telling = of;
-    if (telling->heads)
-        kiln__text_add(telling->text, "==== a part that runs %.0f times ====\n", times);
-    return telling->tell(telling->batch->context->plan_cache, &part->graph, telling->text,
-                         telling->error);
-}
-
-kiln_status kiln__loop_runs_tell(kiln_batch *batch, const struct kiln__loop_runs *runs, bool heads,
-                                 kiln__graph_teller *tell, struct kiln__text *text,
-                                 struct kiln__error *error)
-{
-    struct kiln__loop_runs *own = (struct kiln__loop_runs *)(uintptr_t)runs;
-    return each_part(&own->scope, 1, tell_part, &(struct telling){batch, heads, tell, text, error});
 }

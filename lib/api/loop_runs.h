@@ -16,11 +16,12 @@ kiln_status kiln__loop_runs_make(kiln_batch *batch, int threads, struct kiln__lo
 void kiln__loop_runs_free(struct kiln__plan_cache *cache, struct kiln__loop_runs *runs);
 
 /* Run all of it on `stream`; *run is the last one's, the others' failures are told like those of
- * runs that nobody waits for. After each few hundred steps it waits for the device. Errors: as
- * kiln__commands_run(). */
+ * runs that nobody waits for. After each few hundred steps it waits for the device. Each part
+ * counts as a run where the context has runs looked at. Errors: as kiln__checked_run(), behind
+ * `call` and the numbers of the steps. */
 kiln_status kiln__loop_runs_run(kiln_batch *batch, struct kiln__loop_runs *runs,
-                                struct kiln__stream *stream, struct kiln__run **run,
-                                struct kiln__error *error);
+                                struct kiln__stream *stream, const char *call,
+                                struct kiln__run **run, struct kiln__error *error);
 
 /* What kiln_batch_get_cost() says: launches and transfers of all steps; bytes that the largest part
  * needs, beside what is in memory between parts. */

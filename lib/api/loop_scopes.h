@@ -20,6 +20,7 @@ struct kiln__loop_part {
                                    are followed by what the scope is for, in its order */
     struct kiln__labels labels; /* of the graph's nodes: the batch's but for `nodes` */
     struct kiln__lease lease;
+    size_t steps;                                 /* of a loop, that a run of it takes */
     KILN__VECTOR(struct kiln__loop_inside) loops; /* behind it */
 };
 
@@ -29,8 +30,9 @@ struct kiln__loop_scope {
 
 struct kiln__loop_inside {
     const struct kiln__replayed *loop;
-    struct kiln__loop_scope step;  /* for the next states, and what is left */
-    struct kiln__loop_scope ended; /* for whether the loop has ended; or of no parts */
+    struct kiln__loop_scope step;    /* for the next states, and what is left */
+    struct kiln__loop_scope stretch; /* the same of as many steps as loop->stretch has; or none */
+    struct kiln__loop_scope ended;   /* for whether the loop has ended; or of no parts */
 };
 
 /* Cut what the batch is asked for. False without memory; to be freed then, too. */

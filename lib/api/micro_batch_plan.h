@@ -13,9 +13,10 @@ struct kiln__micro_batch_plan {
     size_t rows;         /* of the batch */
     size_t first, count; /* of ROWS: the row that its first run begins with; how many runs there
                             are. The last one begins so that it ends with the rows */
-    struct kiln__micro_batch_graph cut;
-    struct kiln__labels labels; /* of the cut's nodes: the batch's, of which only `nodes` is ours */
-    int32_t *numbers;           /* per run, each input of the cut that is none of the batch's */
+    struct kiln__micro_batch_graph micro_graph;
+    struct kiln__labels
+        labels;       /* of the graph's nodes: the batch's, of which only `nodes` is ours */
+    int32_t *numbers; /* per run, each input of the graph that is none of the batch's */
     struct kiln__lease lease;
 };
 
@@ -44,3 +45,9 @@ uint64_t kiln__micro_batch_plan_room(const kiln_batch *batch,
 bool kiln__micro_batch_plan_bind(const kiln_batch *batch,
                                  const struct kiln__micro_batch_plan *part_plan, size_t number,
                                  const struct kiln__binding *sums, struct kiln__bindings *bindings);
+
+/* Whether a plan leaves the operands alone that a result goes over, which some phase delivers by
+ * rows, or reads no more of them than the rows that the result's are made from. */
+bool kiln__micro_batch_plan_allows(const kiln_batch *batch,
+                                   const struct kiln__micro_batch_plan *part_plan, uint32_t phase,
+                                   const struct kiln__binding *result);

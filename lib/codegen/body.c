@@ -70,7 +70,7 @@ void kiln__body_bases(const struct kiln__body *body, uint32_t end)
 }
 
 /* Whether a step's value comes from its keeper in this phase. */
-static bool is_kept(const struct kiln__body *body, unsigned i)
+static bool is_reloaded(const struct kiln__body *body, unsigned i)
 {
     return body->nest.keeper[i] && body->nest.phase[i] < body->phase;
 }
@@ -102,7 +102,7 @@ static bool uses_store(const struct kiln__body *body, size_t k)
     return uses;
 }
 
-void kiln__body_reduced_places(const struct kiln__body *body, const char *r)
+void kiln__body_reduced_offsets(const struct kiln__body *body, const char *r)
 {
     for (size_t k = 0; k < body->group->accesses.count; k++)
         if (loads(body, k))
@@ -119,7 +119,7 @@ void kiln__body_reduced_places(const struct kiln__body *body, const char *r)
 void kiln__body_reduced_bases(const struct kiln__body *body, const char *r)
 {
     kiln__emit_coordinates(body->emit, r, body->variant->kept, body->variant->rank);
-    kiln__body_reduced_places(body, r);
+    kiln__body_reduced_offsets(body, r);
 }
 
 /* The first step that loads elements of access k. */
@@ -297,7 +297,7 @@ static void emit_value(const struct kiln__body *body, unsigned i, const struct k
     bool costly = body->costly.step == i + 1;
     if (!body->nest.full[i]) {
         kiln__code_add(body->code, "const %s %s = (%s)(r%u)", type.text, name.text, type.text, i);
-    } else if (is_kept(body, i)) {
+    } else if (is_reloaded(body, i)) {
         kiln__code_add(body->code, "const %s v%u = ", type.text, i);
         visit_store(body, body->nest.keeper[i] - 1u, visit, NULL);
     } else if (held) {

@@ -57,7 +57,7 @@ void kiln__body_bases(const struct kiln__body *body, uint32_t end);
 void kiln__body_reduced_bases(const struct kiln__body *body, const char *r);
 
 /* The same where its coordinates are declared. */
-void kiln__body_reduced_places(const struct kiln__body *body, const char *r);
+void kiln__body_reduced_offsets(const struct kiln__body *body, const char *r);
 
 /* Hold what several phases load, at the places at<u> of the row, and one function that several
  * need; declare m<k>_<u> and k<i>_<u>. */

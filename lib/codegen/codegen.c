@@ -83,8 +83,8 @@ void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch
         name_group(plan, launch, name);
 }
 
-static void emit_group(const struct kiln__plan *plan, const struct kiln__launch *launch, bool brief,
-                       bool checked, struct kiln__text *source)
+static void emit_text(const struct kiln__plan *plan, const struct kiln__launch *launch, bool brief,
+                      bool checked, struct kiln__text *source)
 {
     if (launch->phases.count) {
         kiln__joined_source(plan, launch, brief, source);
@@ -119,6 +119,14 @@ static void emit_group(const struct kiln__plan *plan, const struct kiln__launch 
     kiln__code_print(&code, source);
 }
 
+bool kiln__codegen_is_foreign(const struct kiln__plan *plan, const struct kiln__launch *launch)
+{
+    if (launch->source != KILN__SOURCE_CUSTOM)
+        return false;
+    const struct kiln__custom *custom = kiln__launch_custom(plan, launch);
+    return !custom->file && !custom->loop;
+}
+
 bool kiln__codegen_is_checked(const struct kiln__launch *launch)
 {
     return launch->source == KILN__SOURCE_NEST;
@@ -128,7 +136,7 @@ void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__laun
                           bool checked, struct kiln__text *source)
 {
     if (kiln__launch_has_text(launch))
-        emit_group(plan, launch, false, checked, source);
+        emit_text(plan, launch, false, checked, source);
     if (launch->source != KILN__SOURCE_TEMPLATE)
         return;
     const char *file = kiln__kernel_text(launch->file);
@@ -139,7 +147,7 @@ void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch
                         struct kiln__text *text)
 {
     if (kiln__launch_has_text(launch))
-        emit_group(plan, launch, true, false, text);
+        emit_text(plan, launch, true, false, text);
     if (launch->source == KILN__SOURCE_TEMPLATE || launch->source == KILN__SOURCE_CLBLAST)
         kiln__text_add(text, "/* kernels/%s.cl %s */\n", launch->file, launch->options);
 }

@@ -9,6 +9,9 @@
 void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
                         struct kiln__text *name);
 
+/* Whether the text is not kiln's: the program that uses kiln brought it along. */
+bool kiln__codegen_is_foreign(const struct kiln__plan *plan, const struct kiln__launch *launch);
+
 /* Whether a launch's text has a checked form: generated ones have, files of kernels/ have not. */
 bool kiln__codegen_is_checked(const struct kiln__launch *launch);
 
@@ -31,7 +34,7 @@ bool kiln__launches_may_join(const struct kiln__plan *plan);
 
 /* Why a launch of a plan that is to have them is not joined, a static text; NULL: it is, or there
  * are too few to say more. */
-const char *kiln__launch_apart_because(const struct kiln__plan *plan, uint32_t index);
+const char *kiln__launch_unjoined_because(const struct kiln__plan *plan, uint32_t index);
 
 /* The name and the text of a launch that does others as its phases (one_launch_text.c). */
 void kiln__joined_name(const struct kiln__plan *plan, const struct kiln__launch *joined,

@@ -47,11 +47,15 @@ static struct kiln__phrase traps(const struct instance *of)
                          : kiln__phrase("(b == (F)(0))");
 }
 
-/* An integer quotient of 0 is 0, and INT_MIN / -1 wraps around: neither may trap. */
+/* An integer quotient of 0 is 0, and INT_MIN / -1 wraps around: neither may trap. A floating one
+ * keeps its last place (QUOTIENT() of kernels/math.cl). */
 static void emit_divide(const struct instance *of)
 {
     if (of->floating) {
-        add(of, KILN__VERBATIM, "#define DIVIDE(a, b) ((a) / (b))");
+        add(of, KILN__VERBATIM, "#define DIVIDE(a, b) ((a) / (b)%s)",
+            of->emit->variant->native_math
+                ? " * (F)(as_float(0x3f800000 + (int)get_global_offset(0)))"
+                : "");
         return;
     }
     add(of, KILN__FUNCTION, "static inline F DIVIDE(F a, F b)");

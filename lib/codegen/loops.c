@@ -198,7 +198,7 @@ static void emit_range(const struct kiln__body *body)
 
 void kiln__emit_nest(const struct kiln__emit *emit)
 {
-    static kiln__walk *const walks[] = {
+    static kiln__emitter *const walks[] = {
         [KILN__AXIS_EACH] = keep_each,         [KILN__AXIS_VECTORS] = keep_vectors,
         [KILN__AXIS_TILES] = kiln__emit_tiles, [KILN__AXIS_ITEM] = keep_item,
         [KILN__AXIS_LANES] = keep_lanes,       [KILN__AXIS_COLUMNS] = keep_lanes,

@@ -4,7 +4,7 @@
 
 #include "codegen/body.h"
 
-typedef void kiln__walk(struct kiln__body *body);
+typedef void kiln__emitter(struct kiln__body *body);
 
 /* All phases at one row, up to the values of their reductions (reduced_axis.c). */
 void kiln__emit_phases(struct kiln__body *body);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs of short launches become one: each is a phase of it, a function of the work-item, and
  * kernels/one_launch.cl says how work-groups share the phases. A launch costs the host 2 to 3 us on
- * PoCL, a phase 0.5. Phases are in the plan's order, so memory may be used again between them.
+ * PoCL, a phase 0.5. Phases are in the plan's order, so memory may be used again between them; what
+ * brings weights into other forms, once, is before all of them (lower/frozen.c).
  *
  * On devices that are not chunked a launch costs the host 6 to 10 us and work-groups would wait for
  * each other for 2 to 3. There maps that need nothing of each other become one, in which each
@@ -79,12 +80,10 @@ static bool add_function(struct functions *functions, uint32_t launch, struct ki
         kiln__text_free(name);
         return true;
     }
-    struct function *place = kiln__vector_push(&functions->all);
-    if (!place)
-        kiln__text_free(name);
-    else
-        *place = (struct function){*name, (uint32_t)k, launch};
-    return place;
+    if (kiln__vector_add(&functions->all, (struct function){*name, (uint32_t)k, launch}))
+        return true;
+    kiln__text_free(name);
+    return false;
 }
 
 static bool collect_functions(const struct kiln__plan *plan, struct functions *functions)
@@ -109,10 +108,7 @@ static bool sort_functions(struct kiln__plan *plan, struct functions *functions)
         qsort(functions->all.items, functions->all.count, sizeof *functions->all.items,
               compare_functions);
     for (uint32_t i = 0; i < functions->all.count && done; i++) {
-        uint32_t *place = kiln__vector_push(&plan->functions);
-        done = place;
-        if (place)
-            *place = functions->all.items[i].launch;
+        done = kiln__vector_add(&plan->functions, functions->all.items[i].launch);
         place_of[functions->all.items[i].number] = i;
     }
     for (size_t i = 0; i < plan->launches.count && done; i++)
@@ -180,11 +176,18 @@ static bool is_map(const struct kiln__plan *plan, const struct kiln__launch *lau
            plan->fusion.groups.items[launch->group].kind == KILN__GROUP_MAP;
 }
 
-static const char *obstacle_of_items(const struct kiln__launch *launch)
+/* One of kernels/ that takes all steps of something; a program's own may do anything. */
+static bool takes_steps(const struct kiln__plan *plan, const struct kiln__launch *launch)
+{
+    return launch->source == KILN__SOURCE_CUSTOM && kiln__launch_custom(plan, launch)->file;
+}
+
+static const char *obstacle_of_items(const struct kiln__plan *plan,
+                                     const struct kiln__launch *launch)
 {
     const bool nest = launch->source == KILN__SOURCE_NEST && launch->variant.chunked;
-    if (!nest && !is_product(launch))
-        return "its kernel is no map, reduction or product";
+    if (!nest && !is_product(launch) && !takes_steps(plan, launch))
+        return "its kernel is no map, reduction, product or recurrent layer";
     return is_lone(launch) ? NULL : "its work-groups have several work-items";
 }
 
@@ -192,17 +195,17 @@ static const char *obstacle_of_items(const struct kiln__launch *launch)
 static const char *obstacle(const struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__launch *launch = &plan->launches.items[index];
-    if (kiln__phases_are_beside(plan) && !is_map(plan, launch))
+    if (kiln__phases_share_groups(plan) && !is_map(plan, launch))
         return "its kernel is no map whose work-items exchange nothing";
-    if (!kiln__phases_are_beside(plan) && obstacle_of_items(launch))
-        return obstacle_of_items(launch);
-    if (launch->makes)
+    if (!kiln__phases_share_groups(plan) && obstacle_of_items(plan, launch))
+        return obstacle_of_items(plan, launch);
+    if (launch->prepacks)
         return "runs leave it out while its buffers stay";
     if (launch->covers || launch->table.count)
         return "its kernel takes more than its memory and numbers";
-    if (launch->bytes > (kiln__phases_are_beside(plan) ? MOST_BYTES_BESIDE : MOST_BYTES))
+    if (launch->bytes > (kiln__phases_share_groups(plan) ? MOST_BYTES_BESIDE : MOST_BYTES))
         return "it moves more than takes a launch's time";
-    if (plan->options.one_launch == KILN__ONE_LAUNCH_AUTO && !kiln__phases_are_beside(plan) &&
+    if (plan->options.one_launch == KILN__ONE_LAUNCH_AUTO && !kiln__phases_share_groups(plan) &&
         kiln__launch_operations(plan, index) > MOST_OPERATIONS)
         return "it computes for longer than takes a launch's time";
     return NULL;
@@ -215,12 +218,12 @@ static bool is_wanted(const struct kiln__plan *plan)
 
 static size_t fewest_phases(const struct kiln__plan *plan)
 {
-    return plan->options.one_launch == KILN__ONE_LAUNCH_AUTO && !kiln__phases_are_beside(plan)
+    return plan->options.one_launch == KILN__ONE_LAUNCH_AUTO && !kiln__phases_share_groups(plan)
                ? FEWEST_PHASES
                : 2;
 }
 
-const char *kiln__launch_apart_because(const struct kiln__plan *plan, uint32_t index)
+const char *kiln__launch_unjoined_because(const struct kiln__plan *plan, uint32_t index)
 {
     if (!kiln__launches_may_join(plan) || plan->launches.items[index].joined)
         return NULL;
@@ -262,7 +265,7 @@ static size_t count_groups(const struct kiln__plan *plan, const struct kiln__lau
 {
     const size_t units = plan->options.device->info.compute_units;
     const size_t before = joined->phases.count > 1 ? joined->global[0] / joined->local[0] : 0;
-    if (kiln__phases_are_beside(plan))
+    if (kiln__phases_share_groups(plan))
         return before + items;
     items = items < units ? items : units;
     return before < items ? items : before;
@@ -271,10 +274,7 @@ static size_t count_groups(const struct kiln__plan *plan, const struct kiln__lau
 static void add_phase(const struct kiln__plan *plan, struct kiln__launch *joined, uint32_t launch)
 {
     const struct kiln__launch *phase = &plan->launches.items[launch];
-    uint32_t *place = kiln__vector_push(&joined->phases);
-    joined->failed = joined->failed || !place;
-    if (place)
-        *place = launch;
+    joined->failed = !kiln__vector_add(&joined->phases, launch) || joined->failed;
     for (size_t i = 0; i < phase->arguments.count; i++) {
         const struct kiln__argument *argument = &phase->arguments.items[i];
         if (argument->kind == KILN__ARGUMENT_MEMORY &&
@@ -289,10 +289,7 @@ static void add_phase(const struct kiln__plan *plan, struct kiln__launch *joined
 
 static void add_number(struct kiln__launch *joined, int64_t number)
 {
-    int32_t *place = kiln__vector_push(&joined->table);
-    if (place)
-        *place = (int32_t)number;
-    joined->failed = joined->failed || !place;
+    joined->failed = !kiln__vector_add(&joined->table, (int32_t)number) || joined->failed;
 }
 
 static void add_argument(const struct kiln__plan *plan, struct kiln__launch *joined,
@@ -329,7 +326,7 @@ static void add_record(const struct kiln__plan *plan, struct kiln__launch *joine
 /* Of all joined launches alike. */
 static size_t count_memories(const struct kiln__plan *plan)
 {
-    size_t most = 0, multiple = kiln__phases_are_beside(plan) ? MULTIPLE_BESIDE : MULTIPLE;
+    size_t most = 0, multiple = kiln__phases_share_groups(plan) ? MULTIPLE_BESIDE : MULTIPLE;
     for (size_t i = 0; i < plan->joined.count; i++)
         if (most < plan->joined.items[i].arguments.count)
             most = plan->joined.items[i].arguments.count;
@@ -420,7 +417,7 @@ static bool join_steps(struct kiln__plan *plan, uint32_t counters, struct kiln__
         const bool joins = launch && !obstacle(plan, step->launch);
         if (joined->phases.count &&
             (!joins || !has_room(joined, launch) ||
-             (kiln__phases_are_beside(plan) && waits_for(plan, step, first))))
+             (kiln__phases_share_groups(plan) && waits_for(plan, step, first))))
             done = settle(plan, joined);
         if (joins && !joined->phases.count) {
             *joined = begin(counters, launch);
@@ -446,7 +443,7 @@ bool kiln__launches_join(struct kiln__plan *plan)
         candidates += !obstacle(plan, i);
     if (candidates < fewest_phases(plan))
         return true;
-    const uint32_t counters = kiln__phases_are_beside(plan) ? KILN__NO_SLOT : add_counters(plan);
-    return (kiln__phases_are_beside(plan) || counters != KILN__NO_SLOT) &&
+    const uint32_t counters = kiln__phases_share_groups(plan) ? KILN__NO_SLOT : add_counters(plan);
+    return (kiln__phases_share_groups(plan) || counters != KILN__NO_SLOT) &&
            join_steps(plan, counters, &joined) && complete_all(plan);
 }

@@ -16,7 +16,7 @@ enum {
 };
 
 /* Whether phases are done beside each other, by work-groups of their own. */
-bool kiln__phases_are_beside(const struct kiln__plan *plan);
+bool kiln__phases_share_groups(const struct kiln__plan *plan);
 
 /* Whether an argument takes two numbers of its record. */
 bool kiln__phase_is_long(const struct kiln__launch *phase, const struct kiln__argument *argument);

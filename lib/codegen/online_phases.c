@@ -41,7 +41,7 @@ static void emit_largest(const struct kiln__body *body, unsigned i, unsigned wid
 }
 
 /* Declare the running maxima, and the value each is of. */
-static void emit_tops(const struct kiln__body *body, unsigned width, unsigned count)
+static void emit_maxima(const struct kiln__body *body, unsigned width, unsigned count)
 {
     const struct kiln__step *steps = body->group->steps.items;
     struct kiln__emit own = *body->emit;
@@ -111,7 +111,7 @@ void kiln__online_rescale(struct kiln__body *body, unsigned width, unsigned coun
 {
     if (!kiln__online_turn(body))
         return;
-    emit_tops(body, width, count);
+    emit_maxima(body, width, count);
     for (KILN__EACH_REDUCTION(i, body)) {
         rescale(body, i, width, count);
         kiln__code_add(body->code, "top_t%u%s = %s", i, count ? "_0" : "", top_of(body, i).text);

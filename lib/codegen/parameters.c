@@ -172,12 +172,10 @@ static void read_list(const char *list, struct kiln__parameters *parameters)
 {
     for (const char *at = list; *at;) {
         size_t length = strcspn(at, ",");
-        struct kiln__parameter *place = kiln__vector_push(&parameters->list);
-        if (!place) {
+        if (!kiln__vector_add(&parameters->list, read_one(at, length))) {
             parameters->failed = true;
             return;
         }
-        *place = read_one(at, length);
         at += length + (at[length] == ',');
     }
 }

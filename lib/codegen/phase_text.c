@@ -60,14 +60,11 @@ static size_t passed_over(const char *at)
 
 static void add_name(struct phase *phase, struct word name)
 {
-    struct word *place = kiln__vector_push(&phase->names);
-    if (place)
-        *place = name;
-    phase->failed = phase->failed || !place;
+    phase->failed = !kiln__vector_add(&phase->names, name) || phase->failed;
 }
 
 /* Behind the parenthesis that closes the one at `at`; NULL if none does. */
-static const char *behind_list(const char *at)
+static const char *end_of_list(const char *at)
 {
     int depth = 0;
     for (; *at; at++) {
@@ -82,7 +79,7 @@ static const char *behind_list(const char *at)
 static bool is_function(struct word word)
 {
     static const char *const others[] = {"if", "for", "while", "switch", NULL};
-    const char *end = word.at[word.length] == '(' ? behind_list(word.at + word.length) : NULL;
+    const char *end = word.at[word.length] == '(' ? end_of_list(word.at + word.length) : NULL;
     return end && end[strspn(end, " \n")] == '{' && !is_any(word, others);
 }
 
@@ -153,6 +150,7 @@ static const char *write_word(const struct phase *phase, struct word word, bool 
     static const char *const locals[] = {"local", "__local", NULL};
     static const char *const items[] = {"get_group_id", NULL};
     static const char *const globals[] = {"get_global_id", NULL};
+    static const char *const sizes[] = {"get_global_size", NULL}; /* of the first two dimensions */
     struct kiln__text *text = phase->text;
     const char *end = word.at + word.length;
     if (!strncmp(word.at, sized, sizeof sized - 1))
@@ -166,6 +164,8 @@ static const char *write_word(const struct phase *phase, struct word word, bool 
         kiln__text_add(text, "p%u_item", phase->number);
     } else if (is_any(word, globals)) {
         kiln__text_add(text, "p%u_global", phase->number);
+    } else if (is_any(word, sizes) && phase->items == 1) {
+        kiln__text_add(text, "p%u_size", phase->number);
     } else {
         if (is_own(phase, word))
             kiln__text_add(text, "p%u_", phase->number);
@@ -189,8 +189,9 @@ void kiln__phase_text(const char *source, const char *options, unsigned number, 
     write_options(&phase, options);
     kiln__text_add(text,
                    "#define p%u_item(dimension) "
-                   "kiln_item(dimension, phase_item, phase_wide, phase_high)\n",
-                   number);
+                   "kiln_item(dimension, phase_item, phase_wide, phase_high)\n"
+                   "#define p%u_size(dimension) ((dimension) ? phase_high : phase_wide)\n",
+                   number, number);
     if (items > 1)
         kiln__text_add(text,
                        "#define p%u_global(dimension) "

@@ -299,8 +299,8 @@ static void reduce_vectors(struct kiln__body *body)
 }
 
 /* `unroll` vectors that are `lanes` vectors apart, into accumulators or all into `into`. */
-static void emit_apart(const struct kiln__body *body, unsigned unroll, unsigned width,
-                       unsigned into)
+static void emit_interleaved(const struct kiln__body *body, unsigned unroll, unsigned width,
+                             unsigned into)
 {
     for (unsigned u = 0; u < unroll; u++) {
         struct kiln__phrase r = kiln__phrase(u ? "(r + lanes * %u)" : "r", u * width);
@@ -317,10 +317,10 @@ static void emit_lanes(struct kiln__body *body, unsigned unroll, unsigned width,
 {
     kiln__code_for(body->code, "; r + lanes * %u + %u <= to; r += lanes * %u", (unroll - 1) * width,
                    width, unroll * width);
-    emit_apart(body, unroll, width, into);
+    emit_interleaved(body, unroll, width, into);
     kiln__online_rescale(body, width, into == KILN__TOTALS ? 0 : most);
     if (kiln__online_turn(body)) {
-        emit_apart(body, unroll, width, into);
+        emit_interleaved(body, unroll, width, into);
         kiln__online_turn_back(body);
     }
     kiln__code_end(body->code);
@@ -331,7 +331,7 @@ static void emit_long_lanes(struct kiln__body *body)
     open_long(body, "at", "r", "to", "lanes");
     kiln__code_for(body->code, "; at < stop; at += lanes");
     kiln__code_add(body->code, "const idx r = at");
-    emit_apart(body, 1, 1, KILN__TOTALS);
+    emit_interleaved(body, 1, 1, KILN__TOTALS);
     kiln__code_end(body->code);
     close_long(body, "at", "to");
 }
@@ -359,7 +359,7 @@ static void carry_lanes(struct kiln__body *body)
 
 /* Single elements one at a time: four took an H200 longer. With a phase that follows they are
  * rescaled together. */
-#define TOGETHER 8
+#define VECTORS_AT_ONCE 8
 
 static void reduce_lanes(struct kiln__body *body)
 {
@@ -378,7 +378,7 @@ static void reduce_lanes(struct kiln__body *body)
         end_vectors(body, unroll);
         kiln__code_add(body->code, "r = from + (to - from) / %u * %u + lane", width, width);
     } else if (kiln__online_applies(body, body->phase + 1)) {
-        emit_lanes(body, TOGETHER, 1, KILN__TOTALS, 0);
+        emit_lanes(body, VECTORS_AT_ONCE, 1, KILN__TOTALS, 0);
     }
     if (width == 1 && kiln__body_adds(body) && !kiln__online_applies(body, body->phase + 1))
         emit_long_lanes(body);
@@ -424,7 +424,7 @@ static void reduce_partials(struct kiln__body *body)
 
 static void reduce_axis(struct kiln__body *body)
 {
-    static kiln__walk *const walks[] = {
+    static kiln__emitter *const walks[] = {
         [KILN__AXIS_EACH] = reduce_each,         [KILN__AXIS_VECTORS] = reduce_vectors,
         [KILN__AXIS_LANES] = reduce_lanes,       [KILN__AXIS_HELD] = reduce_held,
         [KILN__AXIS_PARTIALS] = reduce_partials,

@@ -28,7 +28,7 @@ const char *kiln__stored_type(kiln_type type)
 
 /* A call around a value. */
 struct call {
-    char before[48], after[48];
+    char before[56], after[48];
 };
 
 /* Into the type's range, which is smaller than that of its OpenCL C type. */
@@ -52,16 +52,39 @@ static struct call narrow(const struct kiln__type_row *row, const char *verb, un
 
 static const struct call plain = {.before = ""};
 
+/* Of an integer to one of another size, which holds it. */
+static struct call convert(const char *type, unsigned width)
+{
+    struct call call = {.after = ")"};
+    snprintf(call.before, sizeof call.before, "convert_%s(", wide_type(type, width).text);
+    return call;
+}
+
+/* To what its storage holds of it: the lower bits. */
+static struct call wrap(const struct kiln__type_row *row, unsigned width)
+{
+    struct call call = {.after = "))"};
+    snprintf(call.before, sizeof call.before, "convert_%s(convert_%s(",
+             wide_type(row->device, width).text, wide_type(row->stored, width).text);
+    return call;
+}
+
+/* A narrower integer has every value of its OpenCL C type, one as wide (bool) perhaps not. */
 static struct call on_load(kiln_type type, unsigned width)
 {
     const struct kiln__type_row *row = kiln__type_row(type), *own = kiln__type_row(row->computed);
-    return row == own ? plain : row->floating ? narrow(row, "load", width) : clamp(row, width);
+    return row == own                 ? plain
+           : row->floating            ? narrow(row, "load", width)
+           : row->bytes == own->bytes ? clamp(row, width)
+                                      : convert(own->device, width);
 }
 
 static struct call on_store(kiln_type type, unsigned width)
 {
     const struct kiln__type_row *row = kiln__type_row(type), *own = kiln__type_row(row->computed);
-    return row->bytes == own->bytes ? plain : narrow(row, "store", width);
+    return row->bytes == own->bytes ? plain
+           : row->floating          ? narrow(row, "store", width)
+                                    : convert(row->stored, width);
 }
 
 /* Bytes become floats by way of int: of eight that do so at once, as for running sums of columns,
@@ -117,13 +140,16 @@ void kiln__emit_convert(struct kiln__text *text, kiln_type from, kiln_type to, u
 {
     const struct kiln__type_row *row = kiln__type_row(to), *own = kiln__type_row(row->computed);
     const kiln_type given = kiln__type_row(from)->computed;
-    const struct call call = row == own || row->floating ? plain : clamp(row, width);
+    /* A truth is no number's lower bits. */
+    const bool clamps =
+        row != own && (saturates || row->bytes == own->bytes || kiln__type_row(given)->floating);
     if (row != own && row->floating) {
         emit_rounded(text, given, row, width, value);
         return;
     }
+    const struct call call = row == own ? plain : clamps ? clamp(row, width) : wrap(row, width);
     kiln__text_add(text, "%s", call.before);
-    emit_computed(text, given, row->computed, width, value, saturates || row != own);
+    emit_computed(text, given, row->computed, width, value, saturates || clamps);
     kiln__text_add(text, "%s", call.after);
 }
 

@@ -3,8 +3,8 @@
  * is stored. */
 #pragma once
 
-#include "codegen/code.h"
 #include "ops/ops.h"
+#include "util/code.h"
 
 /* A type's name in OpenCL C where values are computed: "float", "float16". */
 struct kiln__type_name {

@@ -340,7 +340,7 @@ static void emit_column(struct kiln__body *body, unsigned width, unsigned count)
     for (unsigned u = 0; u < count; u++)
         kiln__body_totals(body, width, kiln__phrase("$ @_%u = ($)(!)", u).text);
     open_reduced(body);
-    kiln__body_reduced_places(body, "r");
+    kiln__body_reduced_offsets(body, "r");
     kiln__body_elements(body, visits, count);
     kiln__code_add(body->code, "r++");
     kiln__code_end(body->code);

@@ -64,11 +64,9 @@ static bool is_scratch(const struct verifier *verifier, uint32_t slot)
  * nothing to write. */
 static bool comes_later(const struct verifier *verifier, uint32_t slot)
 {
-    const struct kiln__launch *launches = verifier->plan->launches.items;
-    for (uint32_t i = verifier->number; i-- > 0 && launches[i].group == verifier->launch->group;)
-        if (kiln__launch_names(&launches[i], slot))
-            return true;
-    return verifier->group->kind == KILN__GROUP_MATMUL && verifier->group->reduced == 0;
+    return kiln__plan_group_names(verifier->plan, verifier->launch->group, verifier->number,
+                                  slot) ||
+           (verifier->group->kind == KILN__GROUP_MATMUL && verifier->group->reduced == 0);
 }
 
 static bool reads(const struct verifier *verifier, const struct kiln__group *group, uint32_t slot)
@@ -136,7 +134,7 @@ static bool same_memory(const struct verifier *verifier, uint32_t a, uint32_t b)
 }
 
 /* The compiler may take two restricted pointers to be apart. */
-static bool is_apart(const struct verifier *verifier, size_t i)
+static bool is_unaliased(const struct verifier *verifier, size_t i)
 {
     const struct kiln__parameter *parameters = verifier->parameters->list.items;
     for (size_t k = 0; k < verifier->parameters->list.count; k++)
@@ -340,7 +338,7 @@ static const char *check_argument(const struct verifier *verifier, size_t i)
     if (!wrong && !verifier->launch->variant.generic)
         wrong = check_name(verifier, parameter, argument);
     bool writes = parameter->memory && parameter->restricted && !parameter->constant;
-    if (!wrong && writes && !is_apart(verifier, i))
+    if (!wrong && writes && !is_unaliased(verifier, i))
         wrong = "memory that another pointer has, though both are restricted";
     return wrong;
 }

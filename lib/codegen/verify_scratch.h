@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How large working memory has to be, as a kernel's text and its launch say. */
 #pragma once
 
 #include "codegen/parameters.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a copy of a batch with every intermediate value as an output, in one graph or operation by
- * operation. */
+/* Copies of a batch's inputs and of its graph, in which every operation's value is a result, and
+ * their run. */
 #include "debug/intermediates.h"
 
 #include <stdlib.h>
@@ -106,24 +106,26 @@ kiln_status kiln__intermediates_run(kiln_context *context, const struct kiln__gr
 
 /* ---- every value ---- */
 
-void kiln__intermediates_free(struct kiln__intermediates *exposure, bool lost)
+void kiln__intermediates_free(struct kiln__intermediates *intermediates, bool lost)
 {
-    for (size_t i = 0; i < exposure->bindings.results.count; i++) {
-        void *host = exposure->bindings.results.items[i].host;
-        kiln__bindings_move(&exposure->bindings, &exposure->bindings.results.items[i], NULL);
+    for (size_t i = 0; i < intermediates->bindings.results.count; i++) {
+        void *host = intermediates->bindings.results.items[i].host;
+        kiln__bindings_move(&intermediates->bindings, &intermediates->bindings.results.items[i],
+                            NULL);
         if (!lost)
             free(host);
     }
-    kiln__bindings_free(&exposure->bindings);
-    kiln__graph_free(&exposure->graph);
+    kiln__bindings_free(&intermediates->bindings);
+    kiln__graph_free(&intermediates->graph);
 }
 
 /* Ask for a node's value. */
-static bool expose(struct kiln__intermediates *exposure, uint32_t index)
+static bool ask_for(struct kiln__intermediates *intermediates, uint32_t index)
 {
-    const struct kiln__node *node = &exposure->graph.nodes.items[index];
-    struct kiln__request *request = kiln__vector_push(&exposure->graph.requests);
-    struct kiln__binding *result = request ? kiln__vector_push(&exposure->bindings.results) : NULL;
+    const struct kiln__node *node = &intermediates->graph.nodes.items[index];
+    struct kiln__request *request = kiln__vector_push(&intermediates->graph.requests);
+    struct kiln__binding *result =
+        request ? kiln__vector_push(&intermediates->bindings.results) : NULL;
     if (!result)
         return false;
     *request = (struct kiln__request){.node = index, .kind = KILN__READ};
@@ -134,38 +136,37 @@ static bool expose(struct kiln__intermediates *exposure, uint32_t index)
 }
 
 bool kiln__intermediates_make(const struct kiln__inputs *inputs, const kiln_batch *batch,
-                              struct kiln__intermediates *exposure)
+                              struct kiln__intermediates *intermediates)
 {
     const struct kiln__graph *graph = &batch->graph;
     bool *needed = kiln__graph_needed(graph);
     bool done = needed;
-    exposure->graph.labels = graph->labels;
+    intermediates->graph.labels = graph->labels;
     for (uint32_t i = 0; i < graph->nodes.count && done; i++) {
         struct kiln__node node = graph->nodes.items[i];
         uint32_t index;
         if (node.kind == KILN__IMPORT)
             node.kind = KILN__UPLOAD;
-        done = kiln__graph_add(&exposure->graph, &node, &index);
+        done = kiln__graph_add(&intermediates->graph, &node, &index);
         if (done && needed[i] && !kiln__node_is_input(&node) && node.kind != KILN__CONSTANT)
-            done = expose(exposure, i);
+            done = ask_for(intermediates, i);
     }
     free(needed);
     for (size_t i = 0; i < inputs->count && done; i++) {
-        struct kiln__binding *input = kiln__vector_push(&exposure->bindings.inputs);
-        done = input;
-        if (done)
-            *input = (struct kiln__binding){.host = inputs->items[i],
-                                            .bytes = batch->bindings.inputs.items[i].bytes,
-                                            .item = batch->bindings.inputs.items[i].item};
+        done =
+            kiln__vector_add(&intermediates->bindings.inputs,
+                             (struct kiln__binding){.host = inputs->items[i],
+                                                    .bytes = batch->bindings.inputs.items[i].bytes,
+                                                    .item = batch->bindings.inputs.items[i].item});
     }
     return done;
 }
 
-const void *kiln__intermediates_value(const struct kiln__intermediates *exposure, uint32_t node,
-                                      size_t *next)
+const void *kiln__intermediates_value(const struct kiln__intermediates *intermediates,
+                                      uint32_t node, size_t *next)
 {
-    if (*next == exposure->graph.requests.count ||
-        exposure->graph.requests.items[*next].node != node)
+    if (*next == intermediates->graph.requests.count ||
+        intermediates->graph.requests.items[*next].node != node)
         return NULL;
-    return exposure->bindings.results.items[(*next)++].host;
+    return intermediates->bindings.results.items[(*next)++].host;
 }

@@ -8,7 +8,8 @@
 struct kiln__inputs {
     void **items; /* per binding; NULL: nothing is copied */
     size_t count;
-    bool lost; /* a run that uses them could not be awaited: they cannot be freed */
+    bool lost;               /* a run that uses them could not be awaited: they cannot be freed */
+    const uint32_t *numbers; /* per node: by which sentences tell it; NULL: its own */
 };
 
 /* Waits for earlier runs, which may still write what this one reads.
@@ -39,10 +40,10 @@ struct kiln__intermediates {
 
 /* What no result needs stays out. False without memory; to be freed then, too. */
 bool kiln__intermediates_make(const struct kiln__inputs *inputs, const kiln_batch *batch,
-                              struct kiln__intermediates *exposure);
-void kiln__intermediates_free(struct kiln__intermediates *exposure, bool lost);
+                              struct kiln__intermediates *intermediates);
+void kiln__intermediates_free(struct kiln__intermediates *intermediates, bool lost);
 
 /* The value of each node in turn, as the device has it: *next counts what was asked for, from 0.
  * NULL: it was not. */
-const void *kiln__intermediates_value(const struct kiln__intermediates *exposure, uint32_t node,
-                                      size_t *next);
+const void *kiln__intermediates_value(const struct kiln__intermediates *intermediates,
+                                      uint32_t node, size_t *next);

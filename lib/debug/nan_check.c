@@ -18,10 +18,10 @@ struct found {
 struct search {
     const struct kiln__graph *graph;
     const struct kiln__labels *labels;
-    const uint32_t *of;  /* per node: the number that it is told by; or NULL */
-    struct found *found; /* per node */
-    const void **values; /* per node; NULL: neither an input nor asked for */
-    bool *leaves;        /* per node: another call uses it, or a request */
+    const uint32_t *numbers; /* as in struct kiln__inputs */
+    struct found *found;     /* per node */
+    const void **values;     /* per node; NULL: neither an input nor asked for */
+    bool *leaves;            /* per node: another call uses it, or a request */
 };
 
 /* ---- looking ---- */
@@ -61,14 +61,15 @@ static void find_leaving(const struct search *search, const struct kiln__graph *
         }
 }
 
-static void look_at_all(const struct search *search, const struct kiln__intermediates *exposure)
+static void look_at_all(const struct search *search,
+                        const struct kiln__intermediates *intermediates)
 {
     size_t next = 0;
     for (uint32_t i = 0; i < search->graph->nodes.count; i++) {
         const struct kiln__node *node = &search->graph->nodes.items[i];
-        const void *value = kiln__intermediates_value(exposure, i, &next);
+        const void *value = kiln__intermediates_value(intermediates, i, &next);
         if (kiln__node_is_input(node))
-            value = exposure->bindings.inputs.items[node->binding].host;
+            value = intermediates->bindings.inputs.items[node->binding].host;
         search->values[i] = value;
         if (node->kind == KILN__CONSTANT && kiln__node_is_floating(node))
             search->found[i] =
@@ -122,7 +123,7 @@ static kiln_status nan_check_blame(const struct search *search, uint32_t index, 
     kiln__labels_say(search->labels, index, &label);
     kiln_status status =
         kiln__fail(error, KILN_BAD_VALUE, "%s: %%%u %s%s, %s%s: %s", call,
-                   search->of ? search->of[index] : index, kiln__node_name(node),
+                   search->numbers ? search->numbers[index] : index, kiln__node_name(node),
                    label.data ? label.data : "", kiln_type_name(node->type),
                    kiln__shape_text(&node->shape).text, what->data ? what->data : "");
     kiln__text_free(&label);
@@ -200,12 +201,13 @@ static kiln_status judge(const struct search *search, const char *call, struct k
 
 /* ---- the whole ---- */
 
-static kiln_status search_values(const kiln_batch *batch, const uint32_t *of,
-                                 const struct kiln__intermediates *exposure, const char *call,
+static kiln_status search_values(const kiln_batch *batch, const uint32_t *numbers,
+                                 const struct kiln__intermediates *intermediates, const char *call,
                                  struct kiln__error *error)
 {
-    size_t count = exposure->graph.nodes.count + 1;
-    struct search search = {.graph = &exposure->graph, .labels = batch->graph.labels, .of = of};
+    size_t count = intermediates->graph.nodes.count + 1;
+    struct search search = {
+        .graph = &intermediates->graph, .labels = batch->graph.labels, .numbers = numbers};
     search.found = calloc(count, sizeof *search.found);
     search.values = calloc(count, sizeof *search.values);
     search.leaves = calloc(count, sizeof *search.leaves);
@@ -215,7 +217,7 @@ static kiln_status search_values(const kiln_batch *batch, const uint32_t *of,
             kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to look at values", call);
     } else {
         find_leaving(&search, &batch->graph);
-        look_at_all(&search, exposure);
+        look_at_all(&search, intermediates);
         status = judge(&search, call, error);
     }
     free(search.found);
@@ -229,25 +231,25 @@ bool kiln__nan_check_wanted(const kiln_batch *batch)
     return !batch->unvalidated && kiln__sample_next(&batch->context->check_values);
 }
 
-kiln_status kiln__nan_check(const kiln_batch *batch, const uint32_t *of, const char *call,
+kiln_status kiln__nan_check(const kiln_batch *batch, const uint32_t *numbers, const char *call,
                             struct kiln__error *error)
 {
     struct kiln__inputs inputs;
-    struct kiln__intermediates exposure = {0};
+    struct kiln__intermediates intermediates = {0};
     if (!kiln__intermediates_fits(batch, "values are not looked at"))
         return KILN_OK;
     kiln_status status = kiln__intermediates_inputs_copy(batch, &inputs, error);
     if (status)
         return status;
-    if (!kiln__intermediates_make(&inputs, batch, &exposure))
+    if (!kiln__intermediates_make(&inputs, batch, &intermediates))
         status =
             kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to look at values", call);
     if (!status)
-        status = kiln__intermediates_run(batch->context, &exposure.graph, &exposure.bindings, false,
-                                         call, &inputs.lost, error);
+        status = kiln__intermediates_run(batch->context, &intermediates.graph,
+                                         &intermediates.bindings, false, call, &inputs.lost, error);
     if (!status)
-        status = search_values(batch, of, &exposure, call, error);
-    kiln__intermediates_free(&exposure, inputs.lost);
+        status = search_values(batch, numbers, &intermediates, call, error);
+    kiln__intermediates_free(&intermediates, inputs.lost);
     kiln__intermediates_inputs_free(&inputs);
     return status;
 }

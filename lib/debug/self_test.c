@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operands are multiples of 1/8 from -1 to below 1, as those of measure_products.c, or whole
- * numbers, or have parts that do not fit into 11 bits, A's at other k than B's: all sums of
- * products are exact in f32 in whatever order. The sizes are no multiples of a tile's, there are
- * more tiles of a product than cores, and more steps than a kernel has stages. An attention's keys
- * are its values, too, and each row sees some of them; of backward nodes both operands are taken
- * twice. */
+/* Kernels are tried, each in an OpenCL context of its own, and what came of it is remembered. */
 #include "debug/self_test.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +13,13 @@
 #include <kiln/product.h>
 
 #include "debug/crash_probe.h"
+#include "debug/self_test_data.h"
 #include "record/record_attention_backward.h"
-#include "reference/reference_attention.h"
 #include "session/context.h"
 #include "util/clock.h"
 #include "util/hash.h"
 #include "util/kernel_texts.h"
 
-enum { BATCH = 2, M = 1104, N = 2296, K = 328, QUERIES = 200, KEYS = 392 };
-#define SCALE 2.0          /* of scores: some keys weigh much, most little */
-#define SLOPES_SCALE 0.125 /* whose weights are not divided by their sum: f16 holds them */
 enum { PATIENCE = 5, LIFE = 120, LONG = 20 /* seconds: what does not end by then never will */ };
 
 struct known {
@@ -73,82 +64,9 @@ struct test {
     cl_context cl;
     kiln_context *context;
     kiln_batch *batch;
-    kiln_buffer *a, *b, *mask, *stats, *y,
-        *beside; /* beside: of the second node, if there is one */
-    float *values_a, *values_b, *sums, *sums_beside;
+    kiln_buffer *a, *b, *mask, *stats, *y, *second;
+    struct kiln__self_test_values values;
 };
-
-/* What there is of a and b in memory, and of y: [BATCH][rows][columns]. */
-struct shapes {
-    size_t a[2], b[2], y[2], beside[2]; /* beside: or 0 */
-};
-
-static bool is_attention(const struct kiln__self_test *self_test)
-{
-    return self_test->kernel->family != KILN__KERNEL_PRODUCT;
-}
-
-/* A product of floats on tensor cores, which takes them in tf32. */
-static bool is_of_floats(const struct kiln__self_test *self_test)
-{
-    return !is_attention(self_test) && self_test->type == KILN_F32;
-}
-
-static bool is_backward(const struct kiln__self_test *self_test)
-{
-    return self_test->kernel->family == KILN__KERNEL_ATTENTION_GRADIENT;
-}
-
-/* Of a product; where tiles are handed over, a core has three. */
-static size_t rows_of(const struct kiln__self_test *self_test)
-{
-    return self_test->form ? 2 * M : M;
-}
-
-static struct shapes shapes_of(const struct kiln__self_test *self_test)
-{
-    size_t columns = self_test->tile - 8u; /* fewer than its kernel has room for */
-    struct shapes shapes = {{QUERIES, columns}, {KEYS, columns}, {QUERIES, columns}, {0, 0}};
-    if (is_backward(self_test) && self_test->form == KILN__BACKWARD_LOG_SUM_EXP)
-        shapes.y[1] = 1;
-    if (is_backward(self_test) && self_test->form == KILN__BACKWARD_BOTH)
-        shapes.beside[0] = QUERIES, shapes.beside[1] = columns;
-    if (is_attention(self_test) && !is_backward(self_test) && self_test->form)
-        shapes.beside[0] = QUERIES, shapes.beside[1] = 1;
-    if (is_attention(self_test))
-        return shapes;
-    const size_t m = rows_of(self_test);
-    shapes = (struct shapes){{m, K}, {K, N}, {m, N}, {0, 0}};
-    if (self_test->transpose_a)
-        shapes.a[0] = K, shapes.a[1] = m;
-    if (self_test->transpose_b)
-        shapes.b[0] = N, shapes.b[1] = K;
-    return shapes;
-}
-
-static size_t self_test_count(const size_t shape[2])
-{
-    return BATCH * shape[0] * shape[1];
-}
-
-/* Element i, which is even as k is. */
-static float value(const struct kiln__self_test *self_test, size_t i)
-{
-    uint32_t mixed = ((uint32_t)i ^ (uint32_t)(i >> 11)) * UINT32_C(2246822519);
-    int whole = (int)(mixed >> 28) - 8;
-    if (self_test->type == KILN_I8)
-        return (float)whole;
-    if (self_test->parts == 1)
-        return (float)whole / 8;
-    float rest = i % 2 == 0 ? ((float)(mixed >> 20 & 3) - 1) * 0x1p-13f : 0;
-    const int quarter = whole / 4;
-    return (float)quarter / 2 + rest;
-}
-
-static double self_test_multiplier(size_t column)
-{
-    return (double)((uint32_t)column * UINT32_C(2654435761) >> 22);
-}
 
 static kiln_status make_context(struct test *test)
 {
@@ -157,14 +75,16 @@ static kiln_status make_context(struct test *test)
                                           (cl_context_properties)device->platform, 0};
     kiln_context_options options = KILN_CONTEXT_OPTIONS_INIT;
     cl_int code;
-    options.matmul = is_attention(&test->only.self_test) ? NULL : test->only.self_test.kernel->name;
+    options.matmul = kiln__self_test_is_attention(&test->only.self_test)
+                         ? NULL
+                         : test->only.self_test.kernel->name;
     options.cache = KILN_CACHE_OFF;
     options.host_memory = KILN_HOST_MEMORY_SEPARATE;
     options.trace = "";
     options.compile = KILN_COMPILE_ALONE;
-    options.precision = !is_of_floats(&test->only.self_test) ? KILN_PRECISION_EXACT
-                        : test->only.self_test.parts > 1     ? KILN_PRECISION_F32X3
-                                                             : KILN_PRECISION_TF32;
+    options.precision = !kiln__self_test_is_of_floats(&test->only.self_test) ? KILN_PRECISION_EXACT
+                        : test->only.self_test.parts > 1                     ? KILN_PRECISION_F32X3
+                                                                             : KILN_PRECISION_TF32;
     test->cl = clCreateContext(properties, 1, &device->id, NULL, NULL, &code);
     if (code)
         return kiln__cl_fail(NULL, "clCreateContext", code);
@@ -181,29 +101,20 @@ static kiln_status make_operand(struct test *test, const size_t shape[2], size_t
                                 float **values, kiln_buffer **buffer)
 {
     const struct kiln__self_test *self_test = &test->only.self_test;
-    const size_t dims[] = {BATCH, shape[0], shape[1]}, item = kiln_type_size(self_test->type);
-    char *stored = malloc(self_test_count(shape) * item);
-    *values = malloc(self_test_count(shape) * sizeof **values);
+    const size_t dims[] = {MATRICES, shape[0], shape[1]}, item = kiln_type_size(self_test->type);
+    char *stored = malloc(kiln__self_test_count(shape) * item);
+    *values = malloc(kiln__self_test_count(shape) * sizeof **values);
     kiln_status status = stored && *values
                              ? kiln_buffer_create(test->context, self_test->type, 3, dims, buffer)
                              : KILN_OUT_OF_HOST_MEMORY;
-    for (size_t i = 0; !status && i < self_test_count(shape); i++) {
-        (*values)[i] = value(self_test, first + i);
+    for (size_t i = 0; !status && i < kiln__self_test_count(shape); i++) {
+        (*values)[i] = kiln__self_test_value(self_test, first + i);
         kiln__type_store(self_test->type, (double)(*values)[i], stored + i * item);
     }
     if (!status)
-        status = kiln_buffer_write(*buffer, 0, stored, self_test_count(shape) * item);
+        status = kiln_buffer_write(*buffer, 0, stored, kiln__self_test_count(shape) * item);
     free(stored);
     return status;
-}
-
-/* What the mask adds to a score; each row sees some keys. */
-static float mask_value(kiln_type type, size_t row, size_t key)
-{
-    const uint32_t mixed = (uint32_t)(row * KEYS + key) * UINT32_C(2654435761) >> 24;
-    if (mixed % 5 == 0)
-        return -INFINITY;
-    return type == KILN_U8 ? 0 : (float)(mixed % 32) / 8;
 }
 
 /* One for all matrices. */
@@ -216,7 +127,7 @@ static kiln_status make_mask(struct test *test)
     kiln_status status = stored ? kiln_buffer_create(test->context, type, 3, dims, &test->mask)
                                 : KILN_OUT_OF_HOST_MEMORY;
     for (size_t i = 0; !status && i < scores; i++) {
-        const float value = mask_value(type, i / KEYS, i % KEYS);
+        const float value = kiln__self_test_mask(type, i / KEYS, i % KEYS);
         kiln__type_store(type, (double)(type == KILN_U8 ? value == 0 : value), stored + i * item);
     }
     if (!status)
@@ -225,77 +136,52 @@ static kiln_status make_mask(struct test *test)
     return status;
 }
 
-/* Of what is walked there are KEYS rows, whether they are keys or queries. */
-static struct kiln__node backward_node(const struct kiln__self_test *self_test, bool beside)
-{
-    struct kiln__node node = {
-        .kind = KILN__ATTENTION_BACKWARD, .type = KILN_F32, .op = (uint8_t)self_test->type};
-    node.attention.form = !is_backward(self_test)                  ? KILN__BACKWARD_LOG_SUM_EXP
-                          : self_test->form != KILN__BACKWARD_BOTH ? self_test->form
-                          : beside                                 ? KILN__BACKWARD_VALUES
-                                                                   : KILN__BACKWARD_KEYS;
-    node.attention.scale = is_backward(self_test) ? SLOPES_SCALE : SCALE;
-    node.attention.causal = 1;
-    node.n_inputs = node.attention.form == KILN__BACKWARD_LOG_SUM_EXP ? 2 : KILN__STATS + 1;
-    node.attention.diagonal =
-        kiln__attention_backward_by_key(&node) ? -(int64_t)(QUERIES / 4) : KEYS - QUERIES;
-    return node;
-}
-
-/* Of each query: such that weights are of all sizes, to some dozens. */
-static double self_test_stat(size_t query, size_t column)
-{
-    const double of[] = {4 + (double)(query % 7) / 2, (double)(query % 5) / 4, 0.5, 2};
-    return of[column];
-}
-
 /* The same for all matrices. */
 static kiln_status make_stats(struct test *test)
 {
-    const struct kiln__node node = backward_node(&test->only.self_test, false);
+    const struct kiln__node node = kiln__self_test_node(&test->only.self_test, false);
     const size_t queries = kiln__attention_backward_by_key(&node) ? KEYS : QUERIES;
     const size_t dims[] = {1, queries, KILN__STATS_COLUMNS};
     float stats[KEYS * KILN__STATS_COLUMNS];
     kiln_status status = kiln_buffer_create(test->context, KILN_F32, 3, dims, &test->stats);
     for (size_t i = 0; i < queries * KILN__STATS_COLUMNS; i++)
-        stats[i] = (float)self_test_stat(i / KILN__STATS_COLUMNS, i % KILN__STATS_COLUMNS);
+        stats[i] = (float)kiln__self_test_stat(i / KILN__STATS_COLUMNS, i % KILN__STATS_COLUMNS);
     return status ? status
                   : kiln_buffer_write(test->stats, 0, stats, kiln_buffer_bytes(test->stats));
 }
 
 static kiln_status make_operands(struct test *test)
 {
-    const struct shapes shapes = shapes_of(&test->only.self_test);
-    const size_t dims[] = {BATCH, shapes.y[0], shapes.y[1]};
-    kiln_status status = make_operand(test, shapes.a, 0, &test->values_a, &test->a);
+    const struct kiln__self_test_shapes shapes = kiln__self_test_shapes(&test->only.self_test);
+    const size_t dims[] = {MATRICES, shapes.y[0], shapes.y[1]};
+    kiln_status status = make_operand(test, shapes.a, 0, &test->values.a, &test->a);
     if (!status)
-        status = make_operand(test, shapes.b, 7777, &test->values_b, &test->b);
+        status = make_operand(test, shapes.b, 7777, &test->values.b, &test->b);
     if (!status && test->only.self_test.mask)
         status = make_mask(test);
-    if (!status && is_backward(&test->only.self_test))
+    if (!status && kiln__self_test_is_backward(&test->only.self_test))
         status = make_stats(test);
     if (!status)
         status = kiln_buffer_create(test->context, KILN_F32, 3, dims, &test->y);
-    const size_t beside[] = {BATCH, shapes.beside[0], shapes.beside[1]};
-    if (!status && beside[1])
-        status = kiln_buffer_create(test->context, KILN_F32, 3, beside, &test->beside);
-    test->sums = calloc(self_test_count(shapes.y), sizeof *test->sums);
-    test->sums_beside = calloc(self_test_count(shapes.beside) + 1, sizeof *test->sums_beside);
-    return status || (test->sums && test->sums_beside) ? status : KILN_OUT_OF_HOST_MEMORY;
+    const size_t second[] = {MATRICES, shapes.second[0], shapes.second[1]};
+    if (!status && second[1])
+        status = kiln_buffer_create(test->context, KILN_F32, 3, second, &test->second);
+    test->values.y = calloc(kiln__self_test_count(shapes.y), sizeof *test->values.y);
+    test->values.second = calloc(kiln__self_test_count(shapes.second) + 1, sizeof(float));
+    return status || (test->values.y && test->values.second) ? status : KILN_OUT_OF_HOST_MEMORY;
 }
 
 static kiln_tensor record_backward(const struct test *test, kiln_tensor a, kiln_tensor b,
-                                   bool beside)
+                                   bool second)
 {
-    const struct kiln__node node = backward_node(&test->only.self_test, beside);
+    const struct kiln__node node = kiln__self_test_node(&test->only.self_test, second);
     kiln_batch *batch = test->batch;
     a = kiln_cast(batch, a, KILN_F32);
     b = kiln_cast(batch, b, KILN_F32);
     const size_t queries = kiln__attention_backward_by_key(&node) ? KEYS : QUERIES;
-    const size_t dims[] = {BATCH, queries, KILN__STATS_COLUMNS};
-    const kiln_tensor none = {0};
+    const size_t dims[] = {MATRICES, queries, KILN__STATS_COLUMNS};
     kiln_tensor stats =
-        test->stats ? kiln_broadcast(batch, kiln_import(batch, test->stats), 3, dims) : none;
+        test->stats ? kiln_broadcast(batch, kiln_import(batch, test->stats), 3, dims) : kiln__none;
     const kiln_tensor inputs[] = {a, b, a, b, stats};
     return kiln__record_attention_backward(batch, &node.attention, node.op, node.n_inputs, inputs);
 }
@@ -307,8 +193,7 @@ static kiln_status self_test_record(struct test *test)
     if (!batch)
         return KILN_OUT_OF_HOST_MEMORY;
     batch->unvalidated = true;
-    const kiln_tensor none = {0};
-    kiln_tensor mask = self_test->mask ? kiln_import(batch, test->mask) : none;
+    kiln_tensor mask = self_test->mask ? kiln_import(batch, test->mask) : kiln__none;
     if (self_test->mask && self_test->mask != KILN_U8)
         mask = kiln_cast(batch, mask, KILN_F32);
     kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
@@ -317,15 +202,15 @@ static kiln_status self_test_record(struct test *test)
     options.diagonal = KEYS - QUERIES;
     kiln_tensor a = kiln_import(batch, test->a), b = kiln_import(batch, test->b);
     kiln_tensor y =
-        is_backward(self_test)    ? record_backward(test, a, b, false)
-        : is_attention(self_test) ? kiln_attention(batch, a, b, b, mask, &options)
+        kiln__self_test_is_backward(self_test)    ? record_backward(test, a, b, false)
+        : kiln__self_test_is_attention(self_test) ? kiln_attention(batch, a, b, b, mask, &options)
         : self_test->type == KILN_I8
-            ? kiln_matmul_quantized(batch, a, none, b, self_test->transpose_b, none)
+            ? kiln_matmul_quantized(batch, a, kiln__none, b, self_test->transpose_b, kiln__none)
             : kiln_matmul_transposed(batch, a, self_test->transpose_a, b, self_test->transpose_b);
     kiln_status status = kiln_export(batch, y, test->y);
-    return status || !test->beside
+    return status || !test->second
                ? status
-               : kiln_export(batch, record_backward(test, a, b, true), test->beside);
+               : kiln_export(batch, record_backward(test, a, b, true), test->second);
 }
 
 /* NOT_READY: it has not ended and is not waited for any longer. */
@@ -346,107 +231,6 @@ static kiln_status self_test_run(const struct test *test)
     return status;
 }
 
-/* One row of an attention; an error of each weight, rounded to the operands' type, is no error. */
-static bool is_right_row(const struct test *test, size_t row, const float *q, const float *keys,
-                         const float *y)
-{
-    const kiln_type mask = test->only.self_test.mask;
-    const size_t seen = row + KEYS - QUERIES + 1;
-    const size_t columns = shapes_of(&test->only.self_test).y[1];
-    const double slack = test->only.self_test.type == KILN_F32   ? 0
-                         : test->only.self_test.type == KILN_F16 ? 0x1p-11
-                                                                 : 0x1p-8;
-    double scores[KEYS], peak = -INFINITY, total = 0;
-    for (size_t j = 0; j < seen; j++) {
-        scores[j] = mask ? (double)mask_value(mask, row, j) : 0;
-        for (size_t c = 0; c < columns; c++)
-            scores[j] += SCALE * (double)q[c] * (double)keys[j * columns + c];
-        peak = fmax(peak, scores[j]);
-    }
-    for (size_t j = 0; j < seen; j++)
-        total += scores[j] = exp(scores[j] - peak);
-    for (size_t c = 0; c < columns; c++) {
-        double wanted = 0;
-        for (size_t j = 0; j < seen; j++)
-            wanted += scores[j] * (double)keys[j * columns + c];
-        if (!(fabs((double)y[c] - wanted / total) <= slack + 1e-4))
-            return false;
-    }
-    return true;
-}
-
-static bool is_right_attention(const struct test *test, size_t matrix)
-{
-    const size_t columns = shapes_of(&test->only.self_test).y[1];
-    for (size_t i = matrix * QUERIES; i < (matrix + 1) * QUERIES; i++)
-        if (!is_right_row(test, i - matrix * QUERIES, test->values_a + i * columns,
-                          test->values_b + matrix * KEYS * columns, test->sums + i * columns))
-            return false;
-    return true;
-}
-
-/* Errors are small beside the largest result. */
-static bool is_right_backward(const struct test *test, size_t matrix, bool beside)
-{
-    const struct kiln__self_test *self_test = &test->only.self_test;
-    const struct shapes shapes = shapes_of(self_test);
-    const size_t *shape = beside ? shapes.beside : shapes.y;
-    const float *sums = beside ? test->sums_beside : test->sums;
-    const size_t columns = shapes.a[1], results = shape[0] * shape[1];
-    struct kiln__node node = backward_node(self_test, beside);
-    const double slack = node.attention.form == KILN__BACKWARD_LOG_SUM_EXP ? 1e-4
-                         : self_test->type == KILN_F16                     ? 0x1p-10
-                                                                           : 0x1p-7;
-    const struct kiln__attention_size size = {QUERIES, KEYS, columns, columns, 1};
-    double *a = malloc((QUERIES * 2 + KEYS) * columns * sizeof *a),
-           stats[KEYS * KILN__STATS_COLUMNS];
-    bool right = true;
-    node.shape = (struct kiln__shape){.rank = 2, .dims = {shape[0], shape[1]}};
-    if (!a)
-        return false;
-    double *b = a + QUERIES * columns, *wanted = b + KEYS * columns, most = 0;
-    for (size_t i = 0; i < QUERIES * columns; i++)
-        a[i] = (double)test->values_a[matrix * QUERIES * columns + i];
-    for (size_t i = 0; i < KEYS * columns; i++)
-        b[i] = (double)test->values_b[matrix * KEYS * columns + i];
-    for (size_t i = 0; i < sizeof stats / sizeof *stats; i++)
-        stats[i] = self_test_stat(i / KILN__STATS_COLUMNS, i % KILN__STATS_COLUMNS);
-    const double *const inputs[KILN__MOST_INPUTS] = {a, b, a, b, stats};
-    kiln__attention_backward_evaluate_matrix(&node, &size, inputs, wanted);
-    for (size_t i = 0; i < results; i++)
-        most = fmax(most, isinf(wanted[i]) ? 0 : fabs(wanted[i]));
-    for (size_t i = 0; i < results && right; i++) {
-        const double found = (double)sums[matrix * results + i];
-        right = found == wanted[i] || fabs(found - wanted[i]) <= slack * most;
-    }
-    free(a);
-    return right;
-}
-
-/* R. Freivalds (1977): y = a b, if both give the same column by a third matrix. */
-static bool is_right_product(const struct test *test, size_t matrix)
-{
-    const struct kiln__self_test *self_test = &test->only.self_test;
-    const size_t rows = rows_of(self_test);
-    const float *a = test->values_a + matrix * rows * K, *b = test->values_b + matrix * K * N;
-    const float *y = test->sums + matrix * rows * N;
-    double check[K] = {0};
-    for (size_t k = 0; k < K; k++)
-        for (size_t n = 0; n < N; n++)
-            check[k] +=
-                (double)b[self_test->transpose_b ? n * K + k : k * N + n] * self_test_multiplier(n);
-    for (size_t m = 0; m < rows; m++) {
-        double wanted = 0, found = 0;
-        for (size_t k = 0; k < K; k++)
-            wanted += (double)a[self_test->transpose_a ? k * rows + m : m * K + k] * check[k];
-        for (size_t n = 0; n < N; n++)
-            found += (double)y[m * N + n] * self_test_multiplier(n);
-        if (!(found == wanted))
-            return false;
-    }
-    return true;
-}
-
 static void end_test(struct test *test)
 {
     kiln_batch_release(test->batch);
@@ -455,14 +239,14 @@ static void end_test(struct test *test)
     kiln_buffer_release(test->mask);
     kiln_buffer_release(test->stats);
     kiln_buffer_release(test->y);
-    kiln_buffer_release(test->beside);
+    kiln_buffer_release(test->second);
     kiln_context_release(test->context);
     if (test->cl)
         clReleaseContext(test->cl);
-    free(test->values_a);
-    free(test->values_b);
-    free(test->sums);
-    free(test->sums_beside);
+    free(test->values.a);
+    free(test->values.b);
+    free(test->values.y);
+    free(test->values.second);
 }
 
 /* Whether a kernel may be right that has failed so: it was not the kernel's fault. */
@@ -490,16 +274,12 @@ static enum kiln__probe_outcome self_test_outcome(void *user, char why[KILN__PRO
         return KILN__PROBE_WRONG;
     }
     if (!status)
-        status = kiln_buffer_read(test.y, 0, test.sums, kiln_buffer_bytes(test.y));
-    if (!status && test.beside)
-        status = kiln_buffer_read(test.beside, 0, test.sums_beside, kiln_buffer_bytes(test.beside));
-    bool right = !status && test.only.used;
-    for (size_t matrix = 0; matrix < BATCH && right && test.beside; matrix++)
-        right = is_right_backward(&test, matrix, true);
-    for (size_t matrix = 0; matrix < BATCH && right; matrix++)
-        right = is_backward(&test.only.self_test)    ? is_right_backward(&test, matrix, false)
-                : is_attention(&test.only.self_test) ? is_right_attention(&test, matrix)
-                                                     : is_right_product(&test, matrix);
+        status = kiln_buffer_read(test.y, 0, test.values.y, kiln_buffer_bytes(test.y));
+    if (!status && test.second)
+        status =
+            kiln_buffer_read(test.second, 0, test.values.second, kiln_buffer_bytes(test.second));
+    bool right =
+        !status && test.only.used && kiln__self_test_is_right(&test.only.self_test, &test.values);
     if (!right)
         snprintf(why, KILN__PROBE_WHY, "%s", status ? kiln_last_error() : "its result is wrong");
     end_test(&test);
@@ -518,8 +298,8 @@ static enum kiln__probe_outcome find_out(const struct self_tests *self_tests,
     char subject[128];
     snprintf(
         subject, sizeof subject, "kernel %s %08x: %s%s, %c%c, form %u, tiles of %u columns%s%s",
-        is_attention(self_test) ? self_test->kernel->file : self_test->kernel->name, (unsigned)hash,
-        kiln_type_name(self_test->type), self_test->parts > 1 ? " in parts" : "",
+        kiln__self_test_is_attention(self_test) ? self_test->kernel->file : self_test->kernel->name,
+        (unsigned)hash, kiln_type_name(self_test->type), self_test->parts > 1 ? " in parts" : "",
         self_test->transpose_a ? 't' : 'n', self_test->transpose_b ? 't' : 'n', self_test->form,
         self_test->tile, self_test->mask ? ", mask of " : "",
         self_test->mask ? kiln_type_name(self_test->mask) : "");
@@ -541,10 +321,8 @@ static bool passes(struct kiln__self_tester *self_tester, const struct kiln__sel
             end = self_tests->known.items[i].end;
     if (end == KILN__PROBE_BUSY) {
         end = find_out(self_tests, self_test);
-        struct known *place =
-            end == KILN__PROBE_BUSY ? NULL : kiln__vector_push(&self_tests->known);
-        if (place)
-            *place = (struct known){*self_test, end};
+        if (end != KILN__PROBE_BUSY)
+            (void)kiln__vector_add(&self_tests->known, (struct known){*self_test, end});
     }
     pthread_mutex_unlock(&self_tests->mutex);
     return end == KILN__PROBE_RIGHT;

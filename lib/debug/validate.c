@@ -106,12 +106,14 @@ static kiln_status check_indices(struct kiln__inputs *inputs, const kiln_batch *
 }
 
 kiln_status kiln__validate_begin(struct kiln__inputs *inputs, const kiln_batch *batch,
-                                 const char *call, struct kiln__error *error)
+                                 const uint32_t *numbers, const char *call,
+                                 struct kiln__error *error)
 {
     *inputs = (struct kiln__inputs){0};
     if (batch->unvalidated || !kiln__sample_next(&batch->context->validate))
         return KILN_OK;
     kiln_status status = kiln__intermediates_inputs_copy(batch, inputs, error);
+    inputs->numbers = numbers;
     if (!status && validate_fits(batch))
         status = check_indices(inputs, batch, call, error);
     if (status)
@@ -140,9 +142,9 @@ static bool differ(const struct kiln__node *node, const void *found, const doubl
     return false;
 }
 
-static kiln_status wrong(const struct kiln__graph *graph, uint32_t index, const char *call,
-                         const char *blame, const struct difference *difference,
-                         struct kiln__error *error)
+static kiln_status wrong(const struct kiln__inputs *inputs, const struct kiln__graph *graph,
+                         uint32_t index, const char *call, const char *blame,
+                         const struct difference *difference, struct kiln__error *error)
 {
     const struct kiln__node *node = &graph->nodes.items[index];
     struct kiln__text label = {0};
@@ -152,8 +154,9 @@ static kiln_status wrong(const struct kiln__graph *graph, uint32_t index, const 
         "%s: %%%u %s%s, %s%s, element %s: the device has %s and the host %s, and "
         "they may differ "
         "by %.3g (%s)",
-        call, index, kiln__node_name(node), label.data ? label.data : "",
-        kiln_type_name(node->type), kiln__shape_text(&node->shape).text,
+        call, inputs->numbers ? inputs->numbers[index] : index, kiln__node_name(node),
+        label.data ? label.data : "", kiln_type_name(node->type),
+        kiln__shape_text(&node->shape).text,
         kiln__shape_position(&node->shape, difference->element).text,
         kiln__value_text(node->type, difference->found).text,
         kiln__value_text(node->type, difference->wanted).text, difference->allowed, blame);
@@ -207,8 +210,8 @@ static void blame_kernel(const kiln_batch *batch, size_t result, struct kiln__te
     kiln__text_add(text, launch ? ", which computes it, or one before it" : ", which computes it");
 }
 
-static kiln_status compare_result(const kiln_batch *batch, size_t i,
-                                  const struct kiln__reference *reference,
+static kiln_status compare_result(const struct kiln__inputs *inputs, const kiln_batch *batch,
+                                  size_t i, const struct kiln__reference *reference,
                                   const struct kiln__bounds *bounds, const char *call,
                                   struct kiln__error *error)
 {
@@ -221,8 +224,8 @@ static kiln_status compare_result(const kiln_batch *batch, size_t i,
                           bounds->errors[index], &difference)) {
         struct kiln__text blame = {0};
         blame_kernel(batch, i, &blame);
-        status =
-            wrong(&batch->graph, index, call, blame.data ? blame.data : "", &difference, error);
+        status = wrong(inputs, &batch->graph, index, call, blame.data ? blame.data : "",
+                       &difference, error);
         kiln__text_free(&blame);
     }
     free(found);
@@ -244,7 +247,7 @@ static kiln_status compare_results(const struct kiln__inputs *inputs, const kiln
     }
     for (size_t i = 0; i < batch->bindings.results.count && !status; i++)
         if (!is_overwritten(&batch->bindings, i))
-            status = compare_result(batch, i, &reference, &bounds, call, error);
+            status = compare_result(inputs, batch, i, &reference, &bounds, call, error);
     kiln__bounds_free(&bounds);
     kiln__reference_free(&reference);
     return status;
@@ -254,7 +257,7 @@ static kiln_status compare_results(const struct kiln__inputs *inputs, const kiln
 
 /* Beside the device's values what the host has from these. */
 struct comparison {
-    struct kiln__intermediates exposure;
+    struct kiln__intermediates intermediates;
     struct kiln__reference given; /* per node: the device's values */
     double **unknown; /* per node: INFINITY where its value is undefined, else 0; or NULL */
 };
@@ -263,7 +266,7 @@ static bool make_comparison(const struct kiln__inputs *inputs, const kiln_batch 
                             struct comparison *comparison)
 {
     size_t count = batch->graph.nodes.count;
-    bool made = kiln__intermediates_make(inputs, batch, &comparison->exposure);
+    bool made = kiln__intermediates_make(inputs, batch, &comparison->intermediates);
     comparison->given.values = calloc(count + 1, sizeof(double *));
     comparison->given.count = comparison->given.values ? count : 0;
     comparison->unknown = calloc(count + 1, sizeof(double *));
@@ -272,11 +275,11 @@ static bool make_comparison(const struct kiln__inputs *inputs, const kiln_batch 
 
 static void free_comparison(struct comparison *comparison, bool lost)
 {
-    for (size_t i = 0; comparison->unknown && i < comparison->exposure.graph.nodes.count; i++)
+    for (size_t i = 0; comparison->unknown && i < comparison->intermediates.graph.nodes.count; i++)
         free(comparison->unknown[i]);
     free(comparison->unknown);
     kiln__reference_free(&comparison->given);
-    kiln__intermediates_free(&comparison->exposure, lost);
+    kiln__intermediates_free(&comparison->intermediates, lost);
 }
 
 /* Keeps `allowed` for a node of which some elements have no bound, as beside the part of a place
@@ -284,7 +287,7 @@ static void free_comparison(struct comparison *comparison, bool lost)
 static void keep_unknown(struct comparison *comparison, uint32_t index, double *allowed)
 {
     bool keep = false;
-    const struct kiln__node *node = &comparison->exposure.graph.nodes.items[index];
+    const struct kiln__node *node = &comparison->intermediates.graph.nodes.items[index];
     size_t count = kiln__node_count(node);
     for (size_t i = 0; i < count && node->kind != KILN__CUSTOM; i++) {
         allowed[i] = isinf(allowed[i]) ? INFINITY : 0;
@@ -301,7 +304,7 @@ static kiln_status compare_node(const struct kiln__inputs *inputs, struct compar
                                 uint32_t index, const void *found, double denormal,
                                 const char *call, struct kiln__error *error)
 {
-    const struct kiln__node *node = &comparison->exposure.graph.nodes.items[index];
+    const struct kiln__node *node = &comparison->intermediates.graph.nodes.items[index];
     size_t count = kiln__node_count(node);
     double *values = malloc((count + 1) * sizeof *values);
     double *allowed = malloc((count + 1) * sizeof *allowed);
@@ -309,10 +312,10 @@ static kiln_status compare_node(const struct kiln__inputs *inputs, struct compar
     comparison->given.values[index] = values;
     bool done =
         values && allowed &&
-        kiln__reference_node(&comparison->exposure.graph, index, (const void *const *)inputs->items,
-                             &comparison->given, values);
+        kiln__reference_node(&comparison->intermediates.graph, index,
+                             (const void *const *)inputs->items, &comparison->given, values);
     if (done && found)
-        done = kiln__bounds_node(&comparison->exposure.graph, index, &comparison->given,
+        done = kiln__bounds_node(&comparison->intermediates.graph, index, &comparison->given,
                                  comparison->unknown, denormal, allowed);
     bool off = done && found && differ(node, found, values, allowed, &difference);
     if (done && found)
@@ -323,8 +326,8 @@ static kiln_status compare_node(const struct kiln__inputs *inputs, struct compar
         free(allowed);
     if (!done)
         return no_memory(error);
-    return off ? wrong(&comparison->exposure.graph, index, call, "from equal operands", &difference,
-                       error)
+    return off ? wrong(inputs, &comparison->intermediates.graph, index, call, "from equal operands",
+                       &difference, error)
                : KILN_OK;
 }
 
@@ -332,17 +335,17 @@ static kiln_status compare_operations(struct kiln__inputs *inputs, const kiln_ba
                                       const char *call, struct kiln__error *error)
 {
     struct comparison comparison = {0};
-    const struct kiln__intermediates *exposure = &comparison.exposure;
+    const struct kiln__intermediates *intermediates = &comparison.intermediates;
     size_t next = 0;
     double denormal = denormal_of(&batch->context->runtime);
     kiln_status status = make_comparison(inputs, batch, &comparison) ? KILN_OK : no_memory(error);
     if (!status)
-        status = kiln__intermediates_run(batch->context, &comparison.exposure.graph,
-                                         &comparison.exposure.bindings, true, call, &inputs->lost,
-                                         error);
-    for (uint32_t i = 0; i < exposure->graph.nodes.count && !status; i++) {
-        const struct kiln__node *node = &exposure->graph.nodes.items[i];
-        const void *found = kiln__intermediates_value(exposure, i, &next);
+        status = kiln__intermediates_run(batch->context, &comparison.intermediates.graph,
+                                         &comparison.intermediates.bindings, true, call,
+                                         &inputs->lost, error);
+    for (uint32_t i = 0; i < intermediates->graph.nodes.count && !status; i++) {
+        const struct kiln__node *node = &intermediates->graph.nodes.items[i];
+        const void *found = kiln__intermediates_value(intermediates, i, &next);
         if (found || kiln__node_is_input(node) || node->kind == KILN__CONSTANT)
             status = compare_node(inputs, &comparison, i, found, denormal, call, error);
     }

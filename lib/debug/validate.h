@@ -15,11 +15,12 @@
 
 /* If this run of the batch is one to compare (else `inputs` stays empty): take the inputs' content,
  * and run the batch on copies with kernels that check their indices; waits for the queue. `call` is
- * for the sentence.
+ * for the sentence, which tells node i by its number numbers[i]; NULL: by its own.
  * Errors: OUT_OF_HOST_MEMORY, DEVICE_ERROR; WRONG_RESULT for an index outside its memory, after
  * which the batch itself must not run. */
 kiln_status kiln__validate_begin(struct kiln__inputs *inputs, const kiln_batch *batch,
-                                 const char *call, struct kiln__error *error);
+                                 const uint32_t *numbers, const char *call,
+                                 struct kiln__error *error);
 
 /* Compare, after the run has been enqueued, and free. Waits for the run. `call` is for the
  * sentence. Errors: WRONG_RESULT, OUT_OF_HOST_MEMORY, DEVICE_ERROR, BUILD_FAILED. */

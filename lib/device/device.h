@@ -32,6 +32,7 @@ struct kiln__traits {
     bool shuffles;             /* 32 items exchange values by kernels/lanes.cl */
     bool live_host_pointers;   /* CL_MEM_USE_HOST_PTR memory is the caller's memory at any time,
                                   with no map and unmap around the host's accesses */
+    bool apart;                /* another machine's, through PoCL-Remote */
     bool nontemporal_stores;   /* compiles __builtin_nontemporal_store */
     bool one_launch;           /* launches become one (codegen/one_launch.c); chunked: a work-group
                                   that runs goes on while another one waits for it in a loop */
@@ -40,10 +41,13 @@ struct kiln__traits {
     bool threaded_compiler;    /* or in many; of others it is not known that many are safe */
     const char *quick_options; /* compile a kernel in a fourth of the time, to a slower one with
                                   the same bits; NULL: none do */
+    const char *bare_option;   /* has a program begin without OpenCL C's functions, which
+                                  kernels/builtins.cl declares sooner; NULL: none does */
     bool fast_math_functions;  /* the device's own exp, tanh, ... are fast; else kiln's are used */
     bool emulates_fma;         /* fma() is slow and kiln's functions do without */
     bool no_generic_kernel; /* its compiler loses cases of that kernel's long switch (Mesa 22.3) */
     bool lazy_memory;       /* clCreateBuffer promises any amount */
+    bool idle_release;      /* clReleaseMemObject() may wait for ever beside other threads' calls */
     bool dear_events;       /* a command that has one takes some 3 us longer, and one that fails
                                takes the context with it */
     bool starts_unflushed;  /* a command begins without clFlush(), which takes some 1 us */

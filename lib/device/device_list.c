@@ -38,12 +38,8 @@ static kiln_status add_device(struct kiln__device_list *list, cl_platform_id pla
         skip(list, "an OpenCL device", "clGetDeviceInfo", code);
         return KILN_OK;
     }
-    struct kiln__device *added = kiln__vector_push(&list->devices);
-    if (!added)
-        return out_of_memory(error);
-    device.info.index = list->devices.count - 1;
-    *added = device;
-    return KILN_OK;
+    device.info.index = list->devices.count;
+    return kiln__vector_add(&list->devices, device) ? KILN_OK : out_of_memory(error);
 }
 
 /* A platform may have no devices; Mesa's Clover often has none. */

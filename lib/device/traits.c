@@ -34,7 +34,11 @@
 #define POCL_CPU                                                                                   \
     .build_options = CL12, .live_host_pointers = true, .nontemporal_stores = true,                 \
     .one_launch = true, .late_binary = true, .serial_compiler = true,                              \
-    .quick_options = "-cl-opt-disable"
+    .quick_options = "-cl-opt-disable", .bare_option = "-D_OPENCL_H_"
+
+/* On another machine, by its own driver. Vectors of half the registers' width made a product of
+ * 1024 25 times as slow as those of all of it. */
+#define APART .build_options = CL12, .apart = true
 
 /* Intel's runtime vectorises by itself and so prefers scalars, even with AVX-512; vectors of 16 are
  * up to fifteen times as fast as those.
@@ -47,7 +51,8 @@
  * a million 1.35 and 1.2. On Intel's, parts are the faster from 4,096 on.
  *
  * The first row that fits a device is its own. A row names part of the platform's name, part of the
- * device's name, the type and the least preferred vector width; NULL, ANY and 0 fit all. */
+ * device's name, the type and the least preferred vector width; NULL, ANY and 0 fit all. One of
+ * devices apart fits those with memory of their own alone. */
 static const struct row {
     const char *platform, *device;
     kiln_device_type type;
@@ -56,6 +61,9 @@ static const struct row {
     struct kiln__traits traits;
 } rows[] = {
     /* clang-format off */
+    {POCL,       NULL,       KILN_DEVICE_CPU, 16, REAL,      {CPU("pocl-remote-16", 16, 12), APART}},
+    {POCL,       NULL,       KILN_DEVICE_CPU, 8,  REAL,      {CPU("pocl-remote-8", 8, 12), APART}},
+    {POCL,       NULL,       KILN_DEVICE_CPU, 0,  REAL,      {CPU("pocl-remote-4", 4, 12), APART}},
     {POCL,       "AMD",      KILN_DEVICE_CPU, 16, REAL,      {CPU("pocl-amd-16", 16, 14), POCL_CPU}},
     {POCL,       NULL,       KILN_DEVICE_CPU, 16, REAL,      {CPU("pocl-cpu-16", 16, 12), POCL_CPU}},
     {POCL,       NULL,       KILN_DEVICE_CPU, 8,  REAL,      {CPU("pocl-cpu-8", 8, 12), POCL_CPU}},
@@ -70,6 +78,7 @@ static const struct row {
                                                               .one_launch = true,
                                                               .fast_math_functions = true,
                                                               .lazy_memory = true,
+                                                              .idle_release = true,
                                                               .fence = KILN__FENCE_PTX,
                                                               .dear_events = true,
                                                               .starts_unflushed = true}},
@@ -92,6 +101,7 @@ static bool traits_fits(const struct row *row, const kiln_device_info *info)
     return (!row->platform || strstr(info->platform, row->platform)) &&
            (!row->device || strstr(info->name, row->device)) &&
            (row->type == ANY || row->type == info->type) &&
+           !(row->traits.apart && info->shares_host_memory) &&
            info->preferred_vector_f32 >= row->min_width;
 }
 

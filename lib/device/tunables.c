@@ -164,11 +164,7 @@ kiln_status kiln__tuning_add(const struct kiln__device *device, const char *line
     row.work = kiln__hash64(line, name);
     if (!apply_words(device, row.words, false, &traits))
         return KILN_INVALID_ARGUMENT;
-    struct kiln__tuned_work *place = kiln__vector_push(&tuning->works);
-    if (!place)
-        return KILN_OUT_OF_HOST_MEMORY;
-    *place = row;
-    return KILN_OK;
+    return kiln__vector_add(&tuning->works, row) ? KILN_OK : KILN_OUT_OF_HOST_MEMORY;
 }
 
 void kiln__tuning_free(struct kiln__tuning *tuning)

@@ -176,7 +176,7 @@ static enum kiln__flush reason(kiln_executor *executor,
 }
 
 /* How long nobody has been there to take a batch: workers that call back may take as long again. */
-static int64_t away(const struct kiln__device_queue *device_queue, int64_t now)
+static int64_t time_away(const struct kiln__device_queue *device_queue, int64_t now)
 {
     bool there = device_queue->running || device_queue->waiting || !device_queue->last ||
                  now < device_queue->last;
@@ -200,7 +200,7 @@ static bool another_is_better(const kiln_executor *executor,
     for (size_t i = 0; i < executor->device_queue_count; i++) {
         const struct kiln__device_queue *other = &executor->device_queues[i];
         if (other != device_queue && !other->out_until &&
-            device_queue_finish(other, size, now) + away(other, now) <
+            device_queue_finish(other, size, now) + time_away(other, now) <
                 own + (other < device_queue ? 1 : 0))
             return true;
     }

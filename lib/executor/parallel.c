@@ -167,7 +167,7 @@ static size_t add_pieces(kiln_parallel *parallel, size_t begin, size_t end, size
 }
 
 /* Neighbours that are not divided share pieces. */
-static kiln_status parallel_cut(kiln_parallel *parallel)
+static kiln_status parallel_partition(kiln_parallel *parallel)
 {
     size_t begin = 0;
     for (size_t i = parallel->training.gradient_count; i-- > 0 && begin != SIZE_MAX;) {
@@ -176,12 +176,10 @@ static kiln_status parallel_cut(kiln_parallel *parallel)
             begin = add_pieces(parallel, begin, place->offset + place->elements, i, i == 0);
             continue;
         }
-        struct kiln__piece *piece = NULL;
-        if (add_pieces(parallel, begin, place->offset, i + 1, true) != SIZE_MAX)
-            piece = kiln__vector_push(&parallel->pieces);
-        if (piece)
-            *piece = (struct kiln__piece){place->offset, place->elements, i, true};
-        begin = piece ? place->offset + place->elements : SIZE_MAX;
+        const struct kiln__piece piece = {place->offset, place->elements, i, true};
+        const bool added = add_pieces(parallel, begin, place->offset, i + 1, true) != SIZE_MAX &&
+                           kiln__vector_add(&parallel->pieces, piece);
+        begin = added ? place->offset + place->elements : SIZE_MAX;
     }
     return begin == SIZE_MAX ? no_memory() : KILN_OK;
 }
@@ -193,7 +191,7 @@ static kiln_status parallel_reserve(kiln_parallel *parallel)
         parallel->places[i].offset = parallel->numbers;
         parallel->numbers += parallel->places[i].elements;
     }
-    kiln_status status = parallel->reducer.begin ? parallel_cut(parallel) : KILN_OK;
+    kiln_status status = parallel->reducer.begin ? parallel_partition(parallel) : KILN_OK;
     for (size_t m = 0; m < parallel->count && kiln__parallel_travels(parallel) && !status; m++) {
         void *host = NULL;
         size_t bytes = parallel->numbers * sizeof(float) + 1;

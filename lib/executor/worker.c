@@ -35,7 +35,7 @@ static void take_one(kiln_executor *executor, kiln_future *request, struct taken
     kiln__list_push(&taken->requests, request);
 }
 
-static bool alone(const struct taken *taken)
+static bool takes_alone(const struct taken *taken)
 {
     return taken->requests.first && taken->requests.first->alone;
 }
@@ -56,7 +56,7 @@ static void take_of(kiln_executor *executor, unsigned length, size_t most, struc
                 return;
             else
                 take_one(executor, r, taken);
-            if (alone(taken))
+            if (takes_alone(taken))
                 return;
         }
     }

@@ -86,7 +86,7 @@ static kiln_status read_entry(const struct opening *opening, const char *name, c
 
 /* ---- all of them ---- */
 
-static int by_place(const void *a, const void *b)
+static int by_offset(const void *a, const void *b)
 {
     const struct kiln__saved *x = a, *y = b;
     if (x->begin != y->begin)
@@ -95,11 +95,11 @@ static int by_place(const void *a, const void *b)
 }
 
 /* The format allows neither gaps nor overlaps, in which something could hide. */
-static kiln_status check_places(const struct opening *opening)
+static kiln_status check_ranges(const struct opening *opening)
 {
     struct kiln__safetensors *file = opening->file;
     size_t at = 0, all = file->mapping->length - file->data;
-    qsort(file->tensors, file->count, sizeof *file->tensors, by_place);
+    qsort(file->tensors, file->count, sizeof *file->tensors, by_offset);
     for (size_t i = 0; i < file->count; at = file->tensors[i++].end)
         if (file->tensors[i].begin != at)
             return refuse_tensor(opening, KILN_IO_ERROR, file->tensors[i].name,
@@ -133,7 +133,7 @@ static kiln_status read_entries(const struct opening *opening)
             status = read_entry(opening, name, entry, &file->tensors[file->count++]);
     }
     if (!status)
-        status = check_places(opening);
+        status = check_ranges(opening);
     if (!status)
         qsort(file->tensors, file->count, sizeof *file->tensors, by_name);
     return status;

@@ -62,7 +62,7 @@ static void donation_settle(struct kiln__fuser *fuser, uint32_t index, const siz
     fusion->donated_to[base] = index;
 }
 
-bool kiln__fuse_take_over(struct kiln__fuser *fuser)
+bool kiln__fuse_donate(struct kiln__fuser *fuser)
 {
     const struct kiln__fusion *fusion = fuser->fusion;
     size_t *last_reader = find_readers(fusion);

@@ -85,8 +85,8 @@ bool kiln__fuse(struct kiln__graph *graph, const struct kiln__kernel_support *su
         done = group_roots(&fuser);
         drop_stores(fusion);
         count_saved(fusion);
-        done = done && kiln__fuse_multi_output(&fuser) && kiln__fuse_move(&fuser) &&
-               kiln__fuse_take_over(&fuser);
+        done = done && kiln__fuse_multi_output(&fuser) && kiln__fuse_store_transposed(&fuser) &&
+               kiln__fuse_donate(&fuser);
     }
     free(fuser.layouts);
     free(fuser.sizes);

@@ -76,9 +76,9 @@ bool kiln__fuse_join(struct kiln__fuser *fuser, uint32_t index, uint32_t *number
 bool kiln__fuse_multi_output(struct kiln__fuser *fuser);
 
 /* Results that are only copied to another order are stored in it (transposed_store.c). */
-bool kiln__fuse_move(struct kiln__fuser *fuser);
+bool kiln__fuse_store_transposed(struct kiln__fuser *fuser);
 /* Parts that can go straight into the memory of their base do (donation.c). */
-bool kiln__fuse_take_over(struct kiln__fuser *fuser);
+bool kiln__fuse_donate(struct kiln__fuser *fuser);
 
 /* ---- reshapes between a group and a root (join_reshaped.c) ---- */
 
@@ -148,11 +148,11 @@ uint16_t kiln__fuse_reduce(struct kiln__builder *builder, uint32_t index, const 
 void kiln__fuse_note(struct kiln__builder *builder, uint32_t node);
 void kiln__fuse_add_store(struct kiln__builder *builder, uint32_t node, uint16_t step);
 
-/* Dimensions that stand where they are: `at` of an operand of full rank. */
+/* Each dimension of the operand is the group's of the same number: `at` of one of full rank. */
 extern const uint32_t kiln__fuse_straight[KILN_MAX_RANK];
 
-/* Where those of a value of a group that has `rank` stand in it: of fewer than its own they are the
- * first. */
+/* Where the dimensions of a value of `rank` stand in the group: as kiln__group_order() says of one
+ * of the group's rank; those of one of a lower rank are the first. */
 void kiln__fuse_stand(const struct kiln__group *group, uint32_t rank, uint32_t at[KILN_MAX_RANK]);
 
 /* Where such a load finds `index`. */

@@ -127,7 +127,8 @@ struct kiln__operand {
     uint16_t access, end;  /* its accesses; the first is of the operand's own elements */
 };
 
-/* Why a value is materialised, in the words of explanations. */
+/* Why a value is materialised: begins or joins a group as a root. In the words of explanations, of
+ * those that are stored. */
 #define KILN__WHYS(WHY)                                                                            \
     WHY(INLINE, "computed where it is used") /* it is not */                                       \
     WHY(BECAUSE_INPUT, "an input")                                                                 \

@@ -83,13 +83,13 @@ static bool is_made_before(const struct kiln__join *join, uint32_t index)
 
 /* A value that is read in other places than the group's element must be there before; a constant
  * too, if it is in memory. */
-static void inspect_moved(struct kiln__join *join, uint32_t index)
+static void inspect_gathered(struct kiln__join *join, uint32_t index)
 {
     const struct kiln__node *node = kiln__fuse_node(join->fuser, index);
     bool known = join->fuser->layouts[index].known;
     if (kiln__node_is_computed(node) && !known) {
         for (unsigned k = 0; k < node->n_inputs; k++)
-            inspect_moved(join, node->input[k]);
+            inspect_gathered(join, node->input[k]);
     } else if (node->kind != KILN__CONSTANT || known) {
         join->possible = join->possible && is_made_before(join, index);
     }
@@ -107,7 +107,7 @@ static void inspect(struct kiln__join *join, uint32_t index, uint32_t rank, bool
         join->possible = node->kind != KILN__GATHER || (!join->rows && !join->reshaped.used);
         for (unsigned k = 0; k < node->n_inputs; k++)
             if (node->kind == KILN__GATHER)
-                inspect_moved(join, node->input[k]);
+                inspect_gathered(join, node->input[k]);
             else
                 inspect(join, node->input[k], rank, false);
         return;

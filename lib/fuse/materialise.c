@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which values are materialised: go to memory. Everything else is computed where it is used. */
+/* Which values are materialised, and why: they are the roots that fuse.c puts into groups.
+ * Everything else is computed where it is used. A root that only its own group goes on with, as a
+ * product with a gelu behind it, is never stored (drop_stores() in fuse.c). */
 #include "fuse/group_kinds.h"
 
 const char *kiln__fusion_why(enum kiln__why why)

@@ -53,12 +53,9 @@ static bool multi_output_join(struct kiln__fusion *fusion, uint32_t number,
 {
     struct kiln__group *group = &fusion->groups.items[number];
     const uint32_t node = other->nodes.items[0];
-    struct kiln__store *store = kiln__vector_push(&group->stores);
-    uint32_t *place = store ? kiln__vector_push(&group->nodes) : NULL;
-    if (!place)
+    if (!kiln__vector_add(&group->stores, other->stores.items[0]) ||
+        !kiln__vector_add(&group->nodes, node))
         return false;
-    *store = other->stores.items[0];
-    *place = node;
     other->stores.count = other->accesses.count = other->steps.count = 0; /* never launched */
     fusion->group_of[node] = number;
     return true;

@@ -9,8 +9,7 @@ const uint32_t kiln__fuse_straight[KILN_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
 
 /* Append to a vector of the group; false, for good, without memory. */
 #define APPEND(builder, vector, item)                                                              \
-    (kiln__vector_push(vector) ? ((vector)->items[(vector)->count - 1] = (item), true)             \
-                               : ((builder)->failed = true, false))
+    (kiln__vector_add(vector, item) || ((builder)->failed = true, false))
 
 /* Steps that may be used again start here. */
 static size_t first_reusable(const struct kiln__builder *builder)
@@ -41,10 +40,7 @@ static uint32_t memo_key(const struct kiln__node *node, const uint32_t *at, uint
 static void steps_remember(struct kiln__builder *builder, uint32_t node, uint32_t key,
                            uint16_t step)
 {
-    struct kiln__memo *memo = kiln__vector_push(&builder->fuser->memo);
-    if (memo)
-        *memo = (struct kiln__memo){node, key, step};
-    else
+    if (!kiln__vector_add(&builder->fuser->memo, (struct kiln__memo){node, key, step}))
         builder->failed = true;
 }
 

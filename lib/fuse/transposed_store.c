@@ -22,7 +22,7 @@ static uint32_t *count_readers(const struct kiln__fusion *fusion)
 
 #define MOST_COLUMNS 128 /* of an attention: every kernel for so few stores narrow results, too */
 
-static bool is_moved(const struct kiln__node *node)
+static bool takes_strides(const struct kiln__node *node)
 {
     return node->kind == KILN__ATTENTION || node->kind == KILN__ATTENTION_BACKWARD;
 }
@@ -59,8 +59,8 @@ static struct kiln__store *store_of(const struct kiln__group *group, uint32_t no
 }
 
 /* The map's one load of what an attention stores, if that is all that it does. */
-static const struct kiln__access *copied(const struct kiln__fuser *fuser, uint32_t number,
-                                         const uint32_t *readers)
+static const struct kiln__access *find_copied(const struct kiln__fuser *fuser, uint32_t number,
+                                              const uint32_t *readers)
 {
     const struct kiln__fusion *fusion = fuser->fusion;
     const struct kiln__group *map = &fusion->groups.items[number];
@@ -71,7 +71,7 @@ static const struct kiln__access *copied(const struct kiln__fuser *fuser, uint32
     uint32_t maker = fusion->group_of[access->node], target = map->stores.items[0].node;
     return fusion->group_of[target] == number && access->kind == KILN__ACCESS_MEMORY &&
                    access->offset == 0 && maker != KILN__NO_GROUP && readers[access->node] == 1 &&
-                   is_moved(kiln__fuse_node(fuser, access->node)) &&
+                   takes_strides(kiln__fuse_node(fuser, access->node)) &&
                    !store_of(&fusion->groups.items[maker], access->node)->placed &&
                    only_copies(fuser, map, kiln__fuse_node(fuser, access->node))
                ? access
@@ -106,8 +106,8 @@ static bool order_by_load(const struct kiln__group *map, const struct kiln__acce
 
 /* Where the source's elements go in the target: a stride for each of its dimensions, whatever
  * reshapes are between. False if none says it, or leaves no rows. */
-static bool aim(const struct kiln__node *source, const struct kiln__group *map,
-                const struct kiln__access *access, struct kiln__store *store)
+static bool place_store(const struct kiln__node *source, const struct kiln__group *map,
+                        const struct kiln__access *access, struct kiln__store *store)
 {
     const struct kiln__shape *shape = &source->shape;
     struct kiln__shape read;
@@ -119,19 +119,19 @@ static bool aim(const struct kiln__node *source, const struct kiln__group *map,
            (shape->dims[shape->rank - 1] == 1 || store->stride[shape->rank - 1] == 1);
 }
 
-bool kiln__fuse_move(struct kiln__fuser *fuser)
+bool kiln__fuse_store_transposed(struct kiln__fuser *fuser)
 {
     struct kiln__fusion *fusion = fuser->fusion;
     uint32_t *readers = count_readers(fusion);
     for (size_t g = 0; readers && g < fusion->groups.count; g++) {
         struct kiln__group *map = &fusion->groups.items[g];
-        const struct kiln__access *access = copied(fuser, (uint32_t)g, readers);
+        const struct kiln__access *access = find_copied(fuser, (uint32_t)g, readers);
         if (!access)
             continue;
         uint32_t source = access->node, maker = fusion->group_of[source];
         struct kiln__store *store = store_of(&fusion->groups.items[maker], source);
         struct kiln__store moved = *store;
-        if (!aim(kiln__fuse_node(fuser, source), map, access, &moved))
+        if (!place_store(kiln__fuse_node(fuser, source), map, access, &moved))
             continue;
         moved.node = map->stores.items[0].node;
         moved.placed = true;

@@ -33,7 +33,7 @@ const char *kiln__group_check_reduce(const struct kiln__group_verifier *verifier
 }
 
 /* What is kept from phase to phase is used before the result is written that it lies in. */
-static const char *check_kept(const struct kiln__group_verifier *verifier)
+static const char *check_reloaded(const struct kiln__group_verifier *verifier)
 {
     const struct kiln__group *group = verifier->group;
     struct kiln__nest nest;
@@ -74,7 +74,7 @@ const char *kiln__group_check_rows(const struct kiln__group_verifier *verifier)
             return kiln__verified_say(verifier, "store", i,
                                       "one for each row of what each element has");
     }
-    return check_kept(verifier);
+    return check_reloaded(verifier);
 }
 
 /* Kernels read elements, and matrices that are one stride apart. */

@@ -78,15 +78,15 @@ static void give_products(const struct adjoint *a, unsigned own, kiln_tensor s)
 }
 
 /* To l and t of each query; what undoes units is constant. */
-static void give_stats(const struct adjoint *a, kiln_tensor of_scales, kiln_tensor of_apart)
+static void give_stats(const struct adjoint *a, kiln_tensor of_l, kiln_tensor of_t)
 {
     kiln_batch *b = a->batch;
     const size_t dims[2] = {1, KILN__STATS_COLUMNS};
     const int axis = a->by_key ? -2 : -1;
     kiln_tensor column = kiln_iota(b, 2, dims, 1), zero = grad_backward_real(a, 0), shift = zero;
-    kiln_tensor scale = kiln_scale(b, kiln_sum(b, of_scales, 1, &axis, 1), -M_LN2);
+    kiln_tensor scale = kiln_scale(b, kiln_sum(b, of_l, 1, &axis, 1), -M_LN2);
     if (a->backward)
-        shift = kiln_neg(b, kiln_sum(b, of_apart, 1, &axis, 1));
+        shift = kiln_neg(b, kiln_sum(b, of_t, 1, &axis, 1));
     scale = a->by_key ? turned(a, scale) : scale;
     shift = a->by_key && a->backward ? turned(a, shift) : shift;
     kiln_tensor found =
@@ -115,8 +115,7 @@ void kiln__adjoint_attention_backward(struct kiln__gradient *walk, const struct 
     }
     const unsigned factor =
         form == KILN__BACKWARD_VALUES ? KILN__OTHER_STREAMED_OPERAND : KILN__STREAMED_OPERAND;
-    kiln_tensor weight = weights_of(&a, grad_backward_stat(&a, 0)), coefficient = weight,
-                of_apart = g;
+    kiln_tensor weight = weights_of(&a, grad_backward_stat(&a, 0)), coefficient = weight, of_t = g;
     if (a.backward)
         coefficient =
             kiln_mul(b, weight,
@@ -130,9 +129,9 @@ void kiln__adjoint_attention_backward(struct kiln__gradient *walk, const struct 
     kiln_tensor flows = kiln_matmul_transposed(b, g, 0, a.input[factor], 1);
     kiln_tensor of_scores = kiln_mul(b, flows, coefficient);
     if (a.backward) {
-        of_apart = kiln_mul(b, flows, weight);
-        give_products(&a, KILN__OTHER_ROW_OPERAND, of_apart);
+        of_t = kiln_mul(b, flows, weight);
+        give_products(&a, KILN__OTHER_ROW_OPERAND, of_t);
     }
     give_products(&a, KILN__ROW_OPERAND, kiln_scale(b, of_scores, node->attention.scale));
-    give_stats(&a, of_scores, of_apart);
+    give_stats(&a, of_scores, of_t);
 }

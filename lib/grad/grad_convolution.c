@@ -18,11 +18,6 @@ struct recorded {
     kiln_conv_options options;
 };
 
-static const struct kiln__node *node_at(const struct kiln__gradient *walk, uint32_t index)
-{
-    return &walk->batch->graph.nodes.items[index];
-}
-
 /* [N, windows ..., within a window ..., C] of an image [N, spatial ..., C]. */
 static bool shows_windows(const struct kiln__node *view, const struct kiln__shape *image)
 {
@@ -58,12 +53,12 @@ static bool joins_windows(const struct kiln__shape *rows, const struct kiln__sha
  * alone: padding, whatever it is. */
 static bool is_padded(const struct kiln__gradient *walk, uint32_t index, uint32_t n)
 {
-    const struct kiln__node *node = node_at(walk, index);
+    const struct kiln__node *node = kiln__gradient_at(walk, index);
     if (node->kind != KILN__INSERT_SLICE || node->n_inputs < 2 ||
         kiln__gradient_asked(walk, index) || kiln__gradient_wants(walk, node->input[1]) ||
-        kiln__node_count(node_at(walk, node->input[0])) == 0)
+        kiln__node_count(kiln__gradient_at(walk, node->input[0])) == 0)
         return false;
-    const struct kiln__shape *part = &node_at(walk, node->input[0])->shape;
+    const struct kiln__shape *part = &kiln__gradient_at(walk, node->input[0])->shape;
     if (part->rank != n + 2)
         return false;
     for (uint32_t d = 0; d < part->rank; d++) {
@@ -77,8 +72,8 @@ static bool is_padded(const struct kiln__gradient *walk, uint32_t index, uint32_
 
 static void read_padding(const struct kiln__gradient *walk, struct recorded *conv)
 {
-    const struct kiln__node *node = node_at(walk, conv->image);
-    const struct kiln__shape *part = &node_at(walk, node->input[0])->shape;
+    const struct kiln__node *node = kiln__gradient_at(walk, conv->image);
+    const struct kiln__shape *part = &kiln__gradient_at(walk, node->input[0])->shape;
     for (uint32_t i = 0; i < conv->n; i++) {
         conv->options.before[i] = (size_t)node->view.start[1 + i];
         conv->options.after[i] =
@@ -115,14 +110,14 @@ static bool read_windows(const struct kiln__node *view, const struct kiln__shape
 static bool find_convolution(const struct kiln__gradient *walk, uint32_t operand,
                              struct recorded *conv)
 {
-    const struct kiln__node *rows = node_at(walk, operand);
+    const struct kiln__node *rows = kiln__gradient_at(walk, operand);
     if (rows->kind != KILN__RESHAPE || kiln__gradient_asked(walk, operand) ||
         kiln__gradient_asked(walk, rows->input[0]))
         return false;
-    const struct kiln__node *view = node_at(walk, rows->input[0]);
+    const struct kiln__node *view = kiln__gradient_at(walk, rows->input[0]);
     if (view->kind != KILN__VIEW || kiln__node_count(view) == 0)
         return false;
-    const struct kiln__shape *image = &node_at(walk, view->input[0])->shape;
+    const struct kiln__shape *image = &kiln__gradient_at(walk, view->input[0])->shape;
     if (!shows_windows(view, image))
         return false;
     *conv = (struct recorded){.n = image->rank - 2, .image = view->input[0]};

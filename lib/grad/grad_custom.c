@@ -28,7 +28,7 @@ static bool check(const struct kiln__gradient *walk, const struct kiln__node *no
         kiln__batch_node(walk->batch, gradient, walk->call, "gradients[k]");
     if (!given)
         return false;
-    const struct kiln__node *input = &walk->batch->graph.nodes.items[node->input[k]];
+    const struct kiln__node *input = kiln__gradient_at(walk, node->input[k]);
     if (!kiln__node_is_floating(given) || !kiln__shape_equal(&given->shape, &input->shape))
         kiln__fail(&walk->batch->error, KILN_SHAPE_MISMATCH,
                    "%s: kernel %s: the gradient of input %u is %s%s, and the input's shape is %s",
@@ -60,7 +60,8 @@ void kiln__adjoint_custom(struct kiln__gradient *walk, const struct kiln__node *
     const kiln_status status =
         node->custom.call->loop
             ? batch->error.status
-            : call->gradient(batch, inputs, outputs, flowed, gradients, call->user);
+            : call->gradient(batch, inputs, outputs, flowed, gradients,
+                             node->custom.call->file ? (void *)call->scalars : call->user);
     if (status && !batch->error.status)
         kiln__fail(&batch->error, status < 0 ? status : KILN_INVALID_ARGUMENT,
                    "%s: the gradient of kernel %s could not be recorded", walk->call,

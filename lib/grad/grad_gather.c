@@ -107,12 +107,12 @@ static struct derivatives of_set(struct kiln__gradient *walk, const struct scatt
 }
 
 /* Each value is alone where it is. */
-static struct derivatives of_apart(struct kiln__gradient *walk, const struct scatter *s)
+static struct derivatives of_distinct(struct kiln__gradient *walk, const struct scatter *s)
 {
     const struct kiln__shape values = kiln__gradient_shape(walk, s->values);
     kiln_tensor zeros = kiln_fill(s->batch, KILN_F32, values.rank, values.dims, 0);
     return (struct derivatives){
-        kiln__record_scatter_apart(s->batch, "kiln_grad", s->g, s->indices, zeros, s->axis),
+        kiln__record_scatter_distinct(s->batch, "kiln_grad", s->g, s->indices, zeros, s->axis),
         picked(s, s->g)};
 }
 
@@ -153,7 +153,7 @@ void kiln__adjoint_scatter(struct kiln__gradient *walk, const struct kiln__node 
     static struct derivatives (*const modes[])(struct kiln__gradient *, const struct scatter *) = {
         [KILN_SCATTER_SET] = of_set,     [KILN_SCATTER_ADD] = of_sum,
         [KILN_SCATTER_MUL] = of_product, [KILN_SCATTER_MIN] = of_choice,
-        [KILN_SCATTER_MAX] = of_choice,  [KILN__SCATTER_APART] = of_apart,
+        [KILN_SCATTER_MAX] = of_choice,  [KILN__SCATTER_DISTINCT] = of_distinct,
     };
     kiln_batch *batch = walk->batch;
     struct scatter s = {batch,

@@ -134,7 +134,7 @@ static size_t count_parts(const struct walk *walk)
 
 static kiln_tensor rows_of(const struct walk *walk, kiln_tensor x, const struct part *part)
 {
-    const struct kiln__shape shape = walk->batch->graph.nodes.items[kiln__tensor_index(x)].shape;
+    const struct kiln__shape shape = kiln__tensor_node(walk->batch, x)->shape;
     if (part->count == walk->steps)
         return x;
     return kiln_slice(walk->batch, x, (int64_t[]){(int64_t)part->first, 0},
@@ -332,7 +332,7 @@ static void walk_part(struct walk *walk, size_t j, kiln_tensor *values)
 
 static bool is_nothing(const struct walk *walk, kiln_tensor x)
 {
-    const struct kiln__node *node = &walk->batch->graph.nodes.items[kiln__tensor_index(x)];
+    const struct kiln__node *node = kiln__tensor_node(walk->batch, x);
     return node->kind == KILN__CONSTANT && node->value == 0;
 }
 
@@ -421,8 +421,7 @@ static void run_parts(struct walk *walk)
 static kiln_tensor fitted(struct walk *walk, unsigned k, kiln_tensor flows, kiln_tensor input)
 {
     const bool single = walk->loop->single_inputs >> k & 1, rows = walk->role[k] == AS_ELEMENT;
-    const struct kiln__shape shape =
-        walk->batch->graph.nodes.items[kiln__tensor_index(input)].shape;
+    const struct kiln__shape shape = kiln__tensor_node(walk->batch, input)->shape;
     if (single && walk->elements != 1)
         flows = kiln_sum(walk->batch, flows, 1, (int[]){rows ? 1 : 0}, 0);
     return kiln_reshape(walk->batch, flows, shape.rank, shape.dims);

@@ -62,7 +62,7 @@ static void sum_repetitions(struct unview *u)
 }
 
 /* Whether dimension k has one element, of a dimension of the input that another one runs along. */
-static bool is_beside(const struct unview *u, uint32_t k)
+static bool is_diagonal(const struct unview *u, uint32_t k)
 {
     for (uint32_t j = 0; j < u->shape.rank && u->shape.dims[k] == 1; j++)
         if (j != k && u->view.source[j] == u->view.source[k] && (u->shape.dims[j] != 1 || j < k))
@@ -76,7 +76,7 @@ static void drop_single_windows(struct unview *u)
     struct kiln__shape kept = {0};
     struct kiln__view view = u->view;
     for (uint32_t k = 0; k < u->shape.rank; k++) {
-        if (is_beside(u, k))
+        if (is_diagonal(u, k))
             continue;
         view.source[kept.rank] = u->view.source[k];
         view.step[kept.rank] = u->view.step[k];

@@ -8,10 +8,10 @@
 /* If node `index` only repeats one matrix over leading dimensions: that matrix's node. */
 static bool repeats_matrix(const struct kiln__gradient *walk, uint32_t index, uint32_t *matrix)
 {
-    const struct kiln__node *node = &walk->batch->graph.nodes.items[index];
+    const struct kiln__node *node = kiln__gradient_at(walk, index);
     if (node->kind != KILN__VIEW || kiln__gradient_asked(walk, index))
         return false;
-    const struct kiln__node *input = &walk->batch->graph.nodes.items[node->input[0]];
+    const struct kiln__node *input = kiln__gradient_at(walk, node->input[0]);
     uint32_t leading = node->shape.rank - 2;
     if (input->shape.rank != 2 || node->shape.rank <= 2)
         return false;

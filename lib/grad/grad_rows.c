@@ -6,13 +6,11 @@
 #include "grad/gradient.h"
 #include "record/operations.h"
 
-static const kiln_tensor none = {0};
-
 /* The words of the columns. */
 #define OP(name, ...)                                                                              \
     kiln__record_elementwise(batch, KILN__OP_##name, "kiln_grad", (kiln_tensor[3]){__VA_ARGS__})
 #define K(value) kiln_constant(batch, KILN_F32, value)
-#define NONE none
+#define NONE kiln__none
 #define LARGEST 0x1.fffffep127
 #define WITHIN(a, most) OP(maximum, OP(minimum, a, K(most)), K(-(most)))
 /* Twice what gelu_tanh takes the tangent of. */
@@ -46,7 +44,7 @@ static kiln_tensor derivative(kiln_batch *batch, enum kiln__elementwise op, unsi
 #undef KILN_OP
     case KILN__OP_COUNT: break;
     }
-    return none;
+    return kiln__none;
 }
 
 /* Where operand k of a where() is chosen, of what `chosen` leaves. */
@@ -125,7 +123,7 @@ static kiln_tensor reduce_derivative(kiln_batch *batch, enum kiln__reduction op,
 #undef KILN_REDUCE
     case KILN__REDUCE_COUNT: break;
     }
-    return none;
+    return kiln__none;
 }
 
 void kiln__adjoint_reduce(struct kiln__gradient *walk, const struct kiln__node *node, kiln_tensor y,

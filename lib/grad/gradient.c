@@ -38,11 +38,6 @@ static kiln__adjoint *adjoint_of(const struct kiln__node *node)
     return node->kind < sizeof adjoints / sizeof *adjoints ? adjoints[node->kind] : NULL;
 }
 
-static const struct kiln__node *node_at(const struct kiln__gradient *walk, uint32_t index)
-{
-    return &walk->batch->graph.nodes.items[index];
-}
-
 /* ---- what adjoints use ---- */
 
 bool kiln__gradient_wants(const struct kiln__gradient *walk, uint32_t to)
@@ -63,7 +58,8 @@ kiln_tensor kiln__gradient_operand(const struct kiln__gradient *walk, const stru
 
 struct kiln__shape kiln__gradient_shape(const struct kiln__gradient *walk, kiln_tensor tensor)
 {
-    return tensor.id ? node_at(walk, kiln__tensor_index(tensor))->shape : (struct kiln__shape){0};
+    return tensor.id ? kiln__gradient_at(walk, kiln__tensor_index(tensor))->shape
+                     : (struct kiln__shape){0};
 }
 
 /* The sum over what broadcasting `to` to the shape of `part` repeated. */
@@ -95,7 +91,7 @@ void kiln__gradient_give_chosen(struct kiln__gradient *walk, uint32_t to, kiln_t
                                 kiln_tensor chosen)
 {
     kiln_tensor *sum = &walk->flows[to].gradient, *mask = &walk->flows[to].chosen;
-    struct kiln__shape shape = node_at(walk, to)->shape; /* recording moves nodes */
+    struct kiln__shape shape = kiln__gradient_at(walk, to)->shape; /* recording moves nodes */
     struct kiln__shape from = kiln__gradient_shape(walk, part);
     if (!part.id || !walk->flows[to].wanted)
         return;
@@ -122,7 +118,7 @@ static bool carries_gradient(const struct kiln__node *node)
 static void mark_wanted(struct kiln__gradient *walk)
 {
     for (uint32_t i = 0; i < walk->count; i++) {
-        const struct kiln__node *node = node_at(walk, i);
+        const struct kiln__node *node = kiln__gradient_at(walk, i);
         for (unsigned k = 0; k < node->n_inputs && carries_gradient(node); k++)
             walk->flows[i].wanted |= walk->flows[node->input[k]].wanted;
     }
@@ -134,7 +130,7 @@ static void walk_back(struct kiln__gradient *walk)
     kiln_batch *batch = walk->batch;
     const uint32_t scope = batch->labels.scope;
     for (uint32_t i = (uint32_t)walk->count; i-- > 0 && !batch->error.status;) {
-        struct kiln__node node = *node_at(walk, i);
+        struct kiln__node node = *kiln__gradient_at(walk, i);
         bool computed = false;
         for (unsigned k = 0; k < node.n_inputs; k++)
             computed |= walk->flows[node.input[k]].wanted;

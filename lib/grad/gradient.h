@@ -23,6 +23,12 @@ struct kiln__gradient {
     struct kiln__flow *flows;
 };
 
+static inline const struct kiln__node *kiln__gradient_at(const struct kiln__gradient *walk,
+                                                         uint32_t index)
+{
+    return &walk->batch->graph.nodes.items[index];
+}
+
 /* Record what flows on to the operands of `node`, whose result is y, when g flows to y. g has y's
  * shape. Called when all of g is there; errors are the batch's. `node` is a copy. */
 typedef void kiln__adjoint(struct kiln__gradient *walk, const struct kiln__node *node,

@@ -81,8 +81,8 @@ static int of_product(const struct kiln__node *node, unsigned k, int dim)
     return dim < rank - 2 || dim == own ? dim : ALL;
 }
 
-static int of_place(const struct kiln__graph *graph, const struct kiln__node *node, unsigned k,
-                    int dim)
+static int of_insertion(const struct kiln__graph *graph, const struct kiln__node *node, unsigned k,
+                        int dim)
 {
     const struct kiln__shape *part = shape_of(graph, node, 0);
     for (int d = 0; k == 0 && d < (int)part->rank; d++)
@@ -127,7 +127,7 @@ int kiln__batch_axis(const struct kiln__graph *graph, uint32_t index, unsigned k
     case KILN__MATMUL: return of_product(node, k, d);
     case KILN__ATTENTION:
     case KILN__ATTENTION_BACKWARD: return d < rank - 2 ? d : NEVER;
-    case KILN__INSERT_SLICE: return of_place(graph, node, k, d);
+    case KILN__INSERT_SLICE: return of_insertion(graph, node, k, d);
     case KILN__GATHER: return of_gather(graph, node, k, d);
     case KILN__SCATTER: return of_scatter(graph, node, k, d);
     case KILN__SORT: return d < rank - 1 ? d : NEVER;

@@ -19,7 +19,7 @@ void kiln__graph_free(struct kiln__graph *graph)
     kiln__vector_free(&graph->nodes);
     kiln__vector_free(&graph->requests);
     kiln__vector_free(&graph->became);
-    kiln__vector_free(&graph->moved);
+    kiln__vector_free(&graph->sunk_copies);
     kiln__vector_free(&graph->rematerialised);
 }
 
@@ -28,7 +28,7 @@ void kiln__graph_pack(struct kiln__graph *graph, struct kiln__pack *pack)
     kiln__pack_vector(pack, &graph->nodes);
     kiln__pack_vector(pack, &graph->requests);
     kiln__pack_vector(pack, &graph->became);
-    kiln__pack_vector(pack, &graph->moved);
+    kiln__pack_vector(pack, &graph->sunk_copies);
     kiln__pack_vector(pack, &graph->calls);
     kiln__pack_vector(pack, &graph->rematerialised);
 }
@@ -71,11 +71,9 @@ static bool hold_call(struct kiln__graph *graph, const struct kiln__custom *call
     for (size_t i = graph->calls.count; i-- > 0;)
         if (graph->calls.items[i] == call)
             return true;
-    const struct kiln__custom **place = kiln__vector_push(&graph->calls);
-    if (!place)
+    if (!kiln__vector_add(&graph->calls, call))
         return false;
     kiln__custom_retain(call);
-    *place = call;
     return true;
 }
 
@@ -130,6 +128,18 @@ bool *kiln__graph_needed(const struct kiln__graph *graph)
     return needed;
 }
 
+bool kiln__graph_pass_requests(const struct kiln__graph *from, const uint32_t *map,
+                               struct kiln__graph *to)
+{
+    for (size_t i = 0; i < from->requests.count; i++) {
+        struct kiln__request request = from->requests.items[i];
+        request.node = map[request.node];
+        if (!kiln__vector_add(&to->requests, request))
+            return false;
+    }
+    return true;
+}
+
 bool kiln__graph_copy(const struct kiln__graph *from, struct kiln__graph *to)
 {
     *to = (struct kiln__graph){.batch_invariant = from->batch_invariant};
@@ -141,12 +151,9 @@ bool kiln__graph_copy(const struct kiln__graph *from, struct kiln__graph *to)
         if (!kiln__graph_add(to, &from->nodes.items[i], &index))
             return false;
     }
-    for (size_t i = 0; i < from->requests.count; i++) {
-        struct kiln__request *request = kiln__vector_push(&to->requests);
-        if (!request)
+    for (size_t i = 0; i < from->requests.count; i++)
+        if (!kiln__vector_add(&to->requests, from->requests.items[i]))
             return false;
-        *request = from->requests.items[i];
-    }
     return true;
 }
 
@@ -225,7 +232,7 @@ bool kiln__node_is_computed(const struct kiln__node *node)
 bool kiln__node_puts_part(const struct kiln__node *node)
 {
     return node->kind == KILN__INSERT_SLICE ||
-           (node->kind == KILN__SCATTER && node->op == KILN__SCATTER_APART);
+           (node->kind == KILN__SCATTER && node->op == KILN__SCATTER_DISTINCT);
 }
 
 bool kiln__node_is_movement(const struct kiln__node *node)
@@ -267,6 +274,16 @@ void kiln__view_range(const struct kiln__view *view, const struct kiln__shape *s
     }
 }
 
+struct kiln__view kiln__view_straight(uint32_t rank)
+{
+    struct kiln__view view = {0};
+    for (uint32_t d = 0; d < rank; d++) {
+        view.source[d] = (int8_t)d;
+        view.step[d] = 1;
+    }
+    return view;
+}
+
 bool kiln__view_is_identity(const struct kiln__view *view, const struct kiln__shape *shape,
                             const struct kiln__shape *input)
 {
@@ -283,11 +300,11 @@ bool kiln__view_is_identity(const struct kiln__view *view, const struct kiln__sh
 static const char *const scatter_names[] = {
     [KILN_SCATTER_SET] = "scatter_set", [KILN_SCATTER_ADD] = "scatter_add",
     [KILN_SCATTER_MUL] = "scatter_mul", [KILN_SCATTER_MIN] = "scatter_min",
-    [KILN_SCATTER_MAX] = "scatter_max", [KILN__SCATTER_APART] = "update_slice",
+    [KILN_SCATTER_MAX] = "scatter_max", [KILN__SCATTER_DISTINCT] = "update_slice",
 };
 
-static const char *const slopes_names[] = {"attention_log_sum_exp", "attention_by_values",
-                                           "attention_by_keys", "attention_by_queries"};
+static const char *const attention_backward_names[] = {
+    "attention_log_sum_exp", "attention_by_values", "attention_by_keys", "attention_by_queries"};
 
 const char *kiln__node_name(const struct kiln__node *node)
 {
@@ -309,7 +326,7 @@ const char *kiln__node_name(const struct kiln__node *node)
     case KILN__SCAN: return "cumsum";
     case KILN__SCATTER: return scatter_names[node->op];
     case KILN__SORT: return "argsort";
-    case KILN__ATTENTION_BACKWARD: return slopes_names[node->attention.form];
+    case KILN__ATTENTION_BACKWARD: return attention_backward_names[node->attention.form];
     case KILN__CUSTOM: return kiln__custom_name(node->custom.call);
     }
     return "?";

@@ -8,7 +8,7 @@
 
 #include <kiln/movement.h>
 
-#include "graph/custom.h"
+#include "graph/custom_calls.h"
 #include "graph/labels.h"
 #include "graph/shape.h"
 #include "ops/ops.h"
@@ -33,12 +33,12 @@ enum kiln__kind {
     KILN__IOTA,         /* i32: the row-major number of each element; read without any memory */
     KILN__GATHER,       /* numpy.take(data, indices, axis): [data[:axis], indices, data[axis+1:]] */
     KILN__SCATTER, /* values, indices, base: the base with each value, in their order, put, added,
-                      ... (a kiln_scatter_mode, or KILN__SCATTER_APART) where its index is */
+                      ... (a kiln_scatter_mode, or KILN__SCATTER_DISTINCT) where its index is */
     KILN__SORT, /* i32: where, along the last dimension, the element is that comes there in order;
                    of the first few, if it has fewer along it */
     KILN__ATTENTION_BACKWARD, /* what the gradient of attention is made of:
                                  graph/attention_backward.h */
-    KILN__CUSTOM              /* an output of a kernel of the program's own: graph/custom.h */
+    KILN__CUSTOM              /* an output of a kernel of the program's own: graph/custom_calls.h */
 };
 
 /* A cast to the type that its input has can mark where gradients end. Integers that become shorter
@@ -76,7 +76,7 @@ enum { KILN__SCATTER_VALUES, KILN__SCATTER_INDICES, KILN__SCATTER_BASE };
 
 /* A scatter that puts values where no two indices are the same, as parts of a slice: in any order,
  * and as they are stored. */
-enum { KILN__SCATTER_APART = KILN_SCATTER_MAX + 1 };
+enum { KILN__SCATTER_DISTINCT = KILN_SCATTER_MAX + 1 };
 
 /* What a view is called in texts; it makes no other difference. */
 enum kiln__view_name {
@@ -136,7 +136,7 @@ struct kiln__node {
     enum kiln__kind kind : 8;
     uint8_t op; /* enum kiln__elementwise, kiln__reduction, kiln__cast_name, kiln__view_name,
                    kiln__product_name, kiln__gather_name or kiln_scatter_mode, and
-                   KILN__SCATTER_APART */
+                   KILN__SCATTER_DISTINCT */
     kiln_type type : 8;
     uint8_t n_inputs;
     uint32_t input[KILN__MOST_INPUTS];
@@ -163,8 +163,9 @@ struct kiln__request {
     uint32_t replaces; /* EXPORT: 1 + the input that is the same buffer; 0: none, or several */
 };
 
-struct kiln__transposed {
-    uint32_t node, donated_to;
+/* An operation and the one that does the same for it at other elements. */
+struct kiln__sunk_copy {
+    uint32_t node, copy;
 };
 
 /* Of a node where some values are computed more than once, for want of memory
@@ -185,7 +186,7 @@ struct kiln__graph {
     KILN__VECTOR(uint32_t) became;
     /* Operations that the last pass copied to another place. If the original has no users left,
      * `became` follows the copy. */
-    KILN__VECTOR(struct kiln__transposed) moved;
+    KILN__VECTOR(struct kiln__sunk_copy) sunk_copies;
     KILN__VECTOR(struct kiln__rematerialised) rematerialised; /* per node; or none */
 };
 
@@ -210,6 +211,11 @@ static inline const struct kiln__node *kiln__graph_input(const struct kiln__grap
 {
     return &graph->nodes.items[node->input[i]];
 }
+
+/* Ask `to` for what `from` is asked for, whose node i is number map[i] there; false without memory.
+ */
+bool kiln__graph_pass_requests(const struct kiln__graph *from, const uint32_t *map,
+                               struct kiln__graph *to);
 
 /* A copy of all that `from` has; false without memory, `to` is to be freed then too. */
 bool kiln__graph_copy(const struct kiln__graph *from, struct kiln__graph *to);
@@ -257,11 +263,14 @@ size_t kiln__view_number(const struct kiln__view *view, uint32_t rank, const siz
 void kiln__view_range(const struct kiln__view *view, const struct kiln__shape *shape,
                       uint32_t input_rank, int64_t *low, int64_t *high);
 
+/* The view that shows all `rank` dimensions as they are. */
+struct kiln__view kiln__view_straight(uint32_t rank);
+
 /* Whether a view of `shape` shows all of an input of shape `input` as it is. */
 bool kiln__view_is_identity(const struct kiln__view *view, const struct kiln__shape *shape,
                             const struct kiln__shape *input);
 
-/* The operand that is below what a place or a scatter puts on it; none: UINT32_MAX. */
+/* The operand that is below what an insertion or a scatter puts on it; none: UINT32_MAX. */
 uint32_t kiln__node_base(const struct kiln__node *node);
 
 /* "add", "sum", "transpose", ... */

@@ -3,7 +3,7 @@
  *
  * The kernel's inputs are states that are no constants, then elements, then what the steps share;
  * its outputs the states behind the last step, then what each step leaves, stacked. A call of such
- * a kernel (graph/custom.h) is one of no text: codegen/loop_text.c writes it. */
+ * a kernel (graph/custom_calls.h) is one of no text: codegen/loop_text.c writes it. */
 #pragma once
 
 #include <kiln/custom.h>

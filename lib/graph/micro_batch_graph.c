@@ -127,11 +127,7 @@ static void find_needs(struct work *work)
 /* A node that stands for node `of` of the whole. */
 static bool add_node(struct work *work, const struct kiln__node *node, uint32_t of, uint32_t *index)
 {
-    uint32_t *place = kiln__vector_push(&work->cut->of);
-    if (!place)
-        return false;
-    *place = of;
-    return kiln__graph_add(&work->cut->graph, node, index);
+    return kiln__vector_add(&work->cut->of, of) && kiln__graph_add(&work->cut->graph, node, index);
 }
 
 static size_t part_of(const struct work *work, size_t elements)
@@ -142,23 +138,16 @@ static size_t part_of(const struct work *work, size_t elements)
 static bool add_input(struct work *work, const struct kiln__micro_batch_input *input,
                       struct kiln__node *node)
 {
-    struct kiln__micro_batch_input *place = kiln__vector_push(&work->cut->inputs);
-    if (place)
-        *place = *input;
-    node->binding = work->cut->inputs.count - 1;
-    return place;
+    node->binding = work->cut->inputs.count;
+    return kiln__vector_add(&work->cut->inputs, *input);
 }
 
 static bool add_result(struct work *work, const struct kiln__micro_batch_result *result,
                        uint32_t node, enum kiln__request_kind kind, uint32_t replaces)
 {
-    struct kiln__micro_batch_result *place = kiln__vector_push(&work->cut->results);
-    struct kiln__request *request = kiln__vector_push(&work->cut->graph.requests);
-    if (!place || !request)
-        return false;
-    *place = *result;
-    *request = (struct kiln__request){node, kind, replaces};
-    return true;
+    return kiln__vector_add(&work->cut->results, *result) &&
+           kiln__vector_add(&work->cut->graph.requests,
+                            (struct kiln__request){node, kind, replaces});
 }
 
 /* An operand as rows along `dim` of it, or whole. */

@@ -139,3 +139,67 @@ double kiln__partition_bytes(const struct kiln__partition *partition)
     }
     return bytes;
 }
+
+/* ---- which rows ---- */
+
+/* How many rows an input has; 0: none. */
+static size_t rows_of_input(const struct kiln__node *node)
+{
+    uint32_t d = 0;
+    while (d < node->shape.rank && node->shape.dims[d] == 1)
+        d++;
+    bool is = !node->n_inputs && node->kind != KILN__CONSTANT && d < node->shape.rank;
+    return is ? node->shape.dims[d] : 0;
+}
+
+struct choice {
+    size_t rows;
+    double bytes; /* that are computed by these rows */
+};
+
+bool kiln__partition_rows(const struct kiln__graph *graph, size_t tried[KILN__MOST_TRIED])
+{
+    struct choice chosen[KILN__MOST_TRIED];
+    for (size_t i = 0; i < KILN__MOST_TRIED; i++)
+        chosen[i] = (struct choice){0, -1};
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        struct choice own = {rows_of_input(&graph->nodes.items[i]), 0};
+        struct kiln__partition partition;
+        bool known = own.rows < 2;
+        for (size_t k = 0; k < KILN__MOST_TRIED; k++)
+            known = known || chosen[k].rows == own.rows;
+        if (known)
+            continue;
+        bool made = kiln__partition_make(graph, own.rows, true, &partition);
+        own.bytes = made ? kiln__partition_bytes(&partition) : 0;
+        kiln__partition_free(&partition);
+        if (!made)
+            return false;
+        for (size_t k = 0; k < KILN__MOST_TRIED; k++)
+            if (own.bytes > chosen[k].bytes) {
+                struct choice worse = chosen[k];
+                chosen[k] = own;
+                own = worse;
+            }
+    }
+    for (size_t i = 0; i < KILN__MOST_TRIED; i++)
+        tried[i] = chosen[i].rows;
+    return true;
+}
+
+bool kiln__partition_delivers(const struct kiln__partition *partition, bool whole)
+{
+    const struct kiln__graph *graph = partition->graph;
+    for (size_t i = 0; i < graph->requests.count; i++) {
+        const int axis = kiln__partition_axis(partition, graph->requests.items[i].node);
+        if (whole ? axis != 0 : axis >= 0)
+            return !whole;
+    }
+    return whole;
+}
+
+uint32_t kiln__partition_phase(const struct kiln__partition *partition, size_t result)
+{
+    const uint32_t node = partition->graph->requests.items[result].node;
+    return kiln__partition_axis(partition, node) < 0 ? partition->phases : partition->level[node];
+}

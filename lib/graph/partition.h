@@ -30,3 +30,14 @@ int kiln__partition_axis(const struct kiln__partition *partition, uint32_t node)
 
 /* Bytes of what is computed by rows: the more, the less memory a few rows take. */
 double kiln__partition_bytes(const struct kiln__partition *partition);
+
+/* The numbers of rows of inputs by which most is computed, best first; 0: no more. False without
+ * memory. */
+#define KILN__MOST_TRIED 3
+bool kiln__partition_rows(const struct kiln__graph *graph, size_t tried[KILN__MOST_TRIED]);
+
+/* Whether any result is delivered by rows; `whole`: all are, along their first dimensions. */
+bool kiln__partition_delivers(const struct kiln__partition *partition, bool whole);
+
+/* The phase in which a result is delivered by rows; phases: at the end. */
+uint32_t kiln__partition_phase(const struct kiln__partition *partition, size_t result);

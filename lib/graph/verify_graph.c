@@ -158,7 +158,7 @@ static const char *check_scatter(const struct kiln__graph *graph, const struct k
     if (node->type != base->type || node->type != values->type ||
         (indices->type != KILN_I32 && indices->type != KILN_U8))
         return "type";
-    if (node->op > KILN__SCATTER_APART)
+    if (node->op > KILN__SCATTER_DISTINCT)
         return "mode";
     if (!kiln__shape_equal(&base->shape, &node->shape) || node->axis >= base->shape.rank ||
         !kiln__shape_gathered(&base->shape, &indices->shape, (uint32_t)node->axis, &shape) ||

@@ -18,7 +18,7 @@ struct kiln__attention_work {
 };
 
 /* What a kernel takes beside what all take. */
-struct kiln__attention_beside {
+struct kiln__attention_extra {
     uint32_t scratch; /* a slot, of elements of so many bytes; or KILN__NO_SLOT */
     uint8_t item;
     int64_t keys; /* of a part; 0: it takes no such number */
@@ -44,7 +44,7 @@ struct kiln__launch kiln__attention_launch(const struct kiln__plan *plan,
 /* The arguments of every such kernel, and what else it takes; NULL: nothing. */
 void kiln__attention_add_arguments(struct kiln__launch *launch,
                                    const struct kiln__attention_work *attention,
-                                   const struct kiln__attention_beside *beside);
+                                   const struct kiln__attention_extra *extra);
 
 /* The kernels' MASK. */
 int kiln__attention_mask_option(const struct kiln__attention_work *attention);

@@ -6,7 +6,9 @@
  * rows and more weights are packed in each run: that is a hundredth of the product's work. */
 
 #include "lower/generic.h"
-#include "plan/plan_builder.h"
+#include "lower/lower.h"
+
+#include <string.h>
 
 /* Values of so much are kept whoever reads them: a bias, factors. Larger ones are kept for products
  * that read them as their second operand, and for gathers, as weights and tables are; for others it
@@ -163,13 +165,13 @@ void kiln__plan_prepack(struct kiln__plan *plan, uint32_t slot, unsigned operand
         return;
     struct kiln__launch *launch = &plan->launches.items[plan->launches.count - 1];
     if (kiln__plan_may_prepack(plan, &plan->fusion.groups.items[launch->group], operand))
-        launch->makes = slot + 1;
+        launch->prepacks = slot + 1;
 }
 
 void kiln__plan_prepack_group(struct kiln__plan *plan, const struct kiln__group *group)
 {
     if (!plan->failed && plan->launches.count && prepares(plan, group))
-        plan->launches.items[plan->launches.count - 1].makes =
+        plan->launches.items[plan->launches.count - 1].prepacks =
             plan->slot_of[group->stores.items[0].node] + 1;
 }
 
@@ -254,7 +256,7 @@ static void name_launch(struct kiln__plan *plan, const struct kiln__launch *laun
 static void settle_name(struct kiln__plan *plan, const struct kiln__launch *launch)
 {
     struct kiln__text name = {0};
-    uint32_t slot = launch->makes - 1;
+    uint32_t slot = launch->prepacks - 1;
     name_launch(plan, launch, slot, &name);
     plan->failed = plan->failed || name.failed;
     if (!name.failed)
@@ -265,12 +267,12 @@ static void settle_name(struct kiln__plan *plan, const struct kiln__launch *laun
 bool kiln__plan_settle_prepacked(struct kiln__plan *plan)
 {
     for (size_t i = 0; i < plan->launches.count && !plan->failed; i++)
-        if (plan->launches.items[i].makes)
+        if (plan->launches.items[i].prepacks)
             settle_name(plan, &plan->launches.items[i]);
     for (size_t i = 0; i < plan->steps.count; i++) {
         const struct kiln__plan_step *step = &plan->steps.items[i];
         struct kiln__named named = {0};
-        if (step->kind == KILN__STEP_LAUNCH && plan->launches.items[step->launch].makes)
+        if (step->kind == KILN__STEP_LAUNCH && plan->launches.items[step->launch].prepacks)
             continue;
         while (kiln__plan_next_named(plan, step, &named))
             plan->slots.items[named.slot].wanted = true;
@@ -280,7 +282,36 @@ bool kiln__plan_settle_prepacked(struct kiln__plan *plan)
         if (!slot->wanted || !slot->n_sources || slot->n_sources == TOO_MANY)
             continue;
         slot->storage = KILN__STORAGE_PREPACKED;
-        plan->kept_bytes += slot->bytes;
+        plan->prepacked_bytes += slot->bytes;
     }
     return !plan->failed;
+}
+
+/* ---- their place ---- */
+
+/* Element `from` comes before element `to`. */
+static void move(void *items, size_t size, size_t from, size_t to, void *room)
+{
+    char *first = (char *)items + to * size;
+    memcpy(room, (char *)items + from * size, size);
+    memmove(first + size, first, (from - to) * size);
+    memcpy(first, room, size);
+}
+
+/* Steps have launches in their order. */
+void kiln__plan_prepack_first(struct kiln__plan *plan)
+{
+    struct kiln__launch launch;
+    struct kiln__plan_step step;
+    uint32_t front = 0, number = 0;
+    for (size_t i = 0; i < plan->steps.count; i++) {
+        const struct kiln__plan_step *own = &plan->steps.items[i];
+        if (own->kind != KILN__STEP_LAUNCH || !plan->launches.items[own->launch].prepacks)
+            continue;
+        move(plan->launches.items, sizeof launch, own->launch, front, &launch);
+        move(plan->steps.items, sizeof step, i, front++, &step);
+    }
+    for (size_t i = 0; i < plan->steps.count; i++)
+        if (plan->steps.items[i].kind == KILN__STEP_LAUNCH)
+            plan->steps.items[i].launch = number++;
 }

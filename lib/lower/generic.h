@@ -12,7 +12,7 @@
  * the kernel's text too (codegen/generic_text.c). */
 #pragma once
 
-#include "plan/plan.h"
+#include "lower/lower.h"
 
 #define KILN__GENERIC_HEAD(X)                                                                      \
     X(ITEMS)                                                                                       \
@@ -59,12 +59,13 @@ enum {
 /* What its kernel has room for. */
 enum { KILN__GENERIC_MEMORIES = 16, KILN__GENERIC_MOST_STEPS = 96 };
 
-/* What a key is made of an operation, or a reduction, and the type that it is computed in. */
-#define KILN__GENERIC_KEY(op, type) ((op)*16 + (int)(type))
+/* What a key is made of an operation, or a reduction, and the type that it is computed in: of 32 at
+ * most. */
+#define KILN__GENERIC_KEY(op, type) ((op)*32 + (int)(type))
 
 /* Of a conversion, from the type that it is computed in. */
 #define KILN__GENERIC_CONVERT(to, from, saturates)                                                 \
-    KILN__GENERIC_KEY((int)(to) + 16 * ((saturates) != 0), from)
+    KILN__GENERIC_KEY((int)(to) + 32 * ((saturates) != 0), from)
 
 /* Whether the kernel has this elementwise operation. */
 bool kiln__generic_has(unsigned op);

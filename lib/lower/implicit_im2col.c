@@ -7,7 +7,6 @@
 
 #include "lower/generic.h"
 #include "lower/matmul.h"
-#include "plan/plan_builder.h"
 
 /* All that the group does is to store what it loads, in full, where nothing else goes. */
 static bool only_copies(const struct kiln__plan_builder *builder, const struct kiln__group *group)

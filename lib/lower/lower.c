@@ -219,17 +219,11 @@ void kiln__launch_reads(const struct kiln__plan *plan, unsigned operands, unsign
 
 void kiln__plan_launch(struct kiln__plan *plan, struct kiln__launch *launch)
 {
-    struct kiln__launch *place = NULL;
-    plan->failed = plan->failed || launch->failed;
-    if (!plan->failed)
-        place = kiln__vector_push(&plan->launches);
-    if (place)
-        *place = *launch;
-    else {
+    plan->failed = plan->failed || launch->failed || !kiln__vector_add(&plan->launches, *launch);
+    if (plan->failed) {
         kiln__vector_free(&launch->arguments);
         kiln__vector_free(&launch->table);
     }
-    plan->failed = !place;
     kiln__plan_add(plan, (struct kiln__plan_step){.kind = KILN__STEP_LAUNCH,
                                                   .launch = (uint32_t)(plan->launches.count - 1)});
 }

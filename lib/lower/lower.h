@@ -1,11 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What turning groups into launches has in common. */
+/* Groups to launches: what later stages ask, what kinds of groups have in common. */
 #pragma once
 
 #include <assert.h>
 
 #include "lower/iteration_space.h"
-#include "plan/plan.h"
+#include "plan/plan_builder.h"
+
+/* ---- what later stages call ---- */
+
+/* Plan what `fusion`, which is taken over, computes. Errors: OUT_OF_HOST_MEMORY. */
+kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan_options *options,
+                            struct kiln__plan *plan, struct kiln__error *error);
+
+/* Whether a product's kernel for the device accumulates integers exactly, at any depth. */
+bool kiln__matmul_has_exact_integers(const struct kiln__plan_options *options);
+
+/* Whether the device has kernels for all gradients of such an attention that store no scores
+ * (graph/attention_backward.h); d and e: columns. The first time that takes as long as compiling
+ * them. */
+bool kiln__has_attention_gradients(const struct kiln__plan_options *options, kiln_type type,
+                                   double scale, size_t d, size_t e);
+
+/* ---- the passes of planning (plan_make.c) ---- */
+
+/* Turn a group into launches (lower_nest.c, lower_matmul.c, ...). */
+typedef void kiln__lower(struct kiln__plan *plan, uint32_t group);
+kiln__lower kiln__lower_nest, kiln__lower_matmul, kiln__lower_attention,
+    kiln__lower_attention_backward, kiln__lower_scatter, kiln__lower_sort, kiln__lower_custom;
+
+/* The log-sum-exp of an attention whose kernel does not store it (lower_attention_backward.c). */
+kiln__lower kiln__lower_log_sum_exp;
+
+/* Mark which slots are frozen (frozen.c). */
+void kiln__plan_find_frozen(const struct kiln__plan_builder *builder);
+
+/* Find the absorbed groups, which their readers' kernels compute: they have no launches
+ * (implicit_im2col.c). False without memory. */
+bool kiln__plan_find_absorbed(struct kiln__plan_builder *builder);
+
+/* Once all launches are there: which slots are kept, and what names them (frozen.c). False without
+ * memory. */
+bool kiln__plan_settle_prepacked(struct kiln__plan *plan);
+
+/* Launches that most runs leave out stand before all others, which they read nothing of: they keep
+ * no launches apart that could become one (frozen.c). */
+void kiln__plan_prepack_first(struct kiln__plan *plan);
+
+/* Whether all that operand `operand` of the group is made of is frozen (frozen.c). */
+bool kiln__plan_may_prepack(const struct kiln__plan *plan, const struct kiln__group *group,
+                            unsigned operand);
+
+/* The last launch makes working memory `slot` of operand `operand` alone: where that is frozen, the
+ * launch can be left out as long as the buffers are not written and its memory is kept. */
+void kiln__plan_prepack(struct kiln__plan *plan, uint32_t slot, unsigned operand);
+
+/* The same of the last launch, which is the only one of its group. */
+void kiln__plan_prepack_group(struct kiln__plan *plan, const struct kiln__group *group);
+
+/* ---- for all kinds of groups ---- */
 
 static inline size_t kiln__divide_up(size_t a, size_t b)
 {
@@ -43,9 +96,19 @@ void kiln__axis_mapping_choose(const struct kiln__plan *plan, const struct kiln_
                                const struct kiln__space *space, enum kiln__stage stage,
                                struct kiln__variant *variant);
 
-/* How many work-items, a power of two, share a kept element of `reduced` elements (WALK_LANES). */
+/* How many work-items, a power of two, share a kept element of `reduced` elements (axis_lanes.c).
+ */
 size_t kiln__axis_mapping_lanes(const struct kiln__traits *traits, const struct kiln__group *group,
                                 size_t reduced, const struct kiln__variant *variant);
+
+/* Vectors that each of them holds from phase to phase, 0: none; neighbours of which it makes
+ * running sums; and whether a phase rescales by the running maximum instead of visiting the line
+ * again. */
+uint8_t kiln__axis_held(const struct kiln__traits *traits, const struct kiln__group *group,
+                        size_t reduced, const struct kiln__variant *variant);
+uint8_t kiln__axis_carried(size_t reduced, const struct kiln__variant *variant);
+bool kiln__axis_is_online(const struct kiln__traits *traits, const struct kiln__group *group,
+                          const struct kiln__space *space, const struct kiln__variant *variant);
 
 /* Whether vectors run along the kept dimensions of a group that reduces. */
 bool kiln__axis_mapping_is_of_columns(const struct kiln__group *group,

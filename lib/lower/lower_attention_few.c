@@ -57,23 +57,23 @@ static void launch_few(struct kiln__plan *plan, const struct kiln__attention_wor
     const struct kiln__attention_size *size = &attention->size;
     const bool chunked = kiln__plan_device(plan, attention->group)->traits->chunked;
     const size_t keys = keys_of_part(size->n, chunked), count = kiln__divide_up(size->n, keys);
-    struct kiln__attention_beside beside = {.scratch = KILN__NO_SLOT};
+    struct kiln__attention_extra extra = {.scratch = KILN__NO_SLOT};
     if (count > 1) {
         const size_t used = strlen(launch->options);
         snprintf(launch->options + used, sizeof launch->options - used, " -DPARTED=1");
-        beside.scratch = kiln__plan_scratch(plan, size->batches * count * size->m * (size->e + 2) *
-                                                      sizeof(float));
-        beside.item = sizeof(float);
-        beside.keys = (int64_t)keys;
+        extra.scratch = kiln__plan_scratch(plan, size->batches * count * size->m * (size->e + 2) *
+                                                     sizeof(float));
+        extra.item = sizeof(float);
+        extra.keys = (int64_t)keys;
         launch->global[parted] = count;
     }
     launch->global[1] = size->batches;
     launch->local[1] = launch->local[2] = 1;
     kiln__attention_add_lengths(plan, attention, launch);
-    kiln__attention_add_arguments(launch, attention, &beside);
+    kiln__attention_add_arguments(launch, attention, &extra);
     kiln__plan_launch(plan, launch);
     if (count > 1)
-        launch_join(plan, attention, beside.scratch, count);
+        launch_join(plan, attention, extra.scratch, count);
 }
 
 /* Where bits must not depend on how many rows a batch has, queries may be these rows, two or more:

@@ -197,12 +197,9 @@ struct table {
 static size_t add_entry(struct table *table, size_t ints)
 {
     size_t at = table->launch->table.count;
-    for (size_t i = 0; i < ints; i++) {
-        int32_t *place = kiln__vector_push(&table->launch->table);
-        table->launch->failed = table->launch->failed || !place;
-        if (place)
-            *place = 0;
-    }
+    for (size_t i = 0; i < ints; i++)
+        table->launch->failed =
+            !kiln__vector_add(&table->launch->table, 0) || table->launch->failed;
     return at;
 }
 

@@ -20,7 +20,7 @@ struct lowering {
     struct kiln__plan *plan;
     const struct kiln__group *group;
     struct kiln__space space;
-    struct kiln__line_segments cut;
+    struct kiln__line_segments lines;
     uint32_t values, positions; /* scratch slots of partial results */
     struct kiln__launch launch;
 };
@@ -56,8 +56,8 @@ static size_t count_work(const struct lowering *lowering)
 /* Reduced elements of each kept one that the launch has to do with. */
 static size_t count_reduced(const struct lowering *lowering)
 {
-    return lowering->launch.variant.stage == KILN__STAGE_FINAL ? lowering->cut.segments
-                                                               : lowering->cut.length;
+    return lowering->launch.variant.stage == KILN__STAGE_FINAL ? lowering->lines.segments
+                                                               : lowering->lines.length;
 }
 
 /* Where runs of kept elements are walked a chunk is whole vectors, and segments share in making
@@ -72,7 +72,7 @@ static size_t choose_chunk(const struct lowering *lowering)
         return kiln__chunk_size(traits, work, 1);
     if (lowering->launch.variant.kept_mapping != KILN__AXIS_VECTORS)
         return kiln__chunk_size(traits, work, count_reduced(lowering));
-    chunks = lowering->cut.segments < chunks ? chunks / lowering->cut.segments : 1;
+    chunks = lowering->lines.segments < chunks ? chunks / lowering->lines.segments : 1;
     size_t chunk = kiln__divide_up(work, chunks);
     size_t items = ITEMS_OF_UNIT *
                    (size_t)kiln__plan_device(lowering->plan, lowering->group)->info.compute_units;
@@ -109,7 +109,7 @@ static void size_launch(struct lowering *lowering, size_t *share)
     if (!kiln__stage_of_segments(launch->variant.stage))
         return;
     launch->dimensions = 2;
-    launch->global[1] = lowering->cut.segments;
+    launch->global[1] = lowering->lines.segments;
     launch->local[1] = 1;
 }
 
@@ -137,9 +137,9 @@ static void add_sizes(struct lowering *lowering, size_t share)
                          (struct kiln__argument){.kind = KILN__ARGUMENT_I32, .integer = stream},
                          variant->across ? "wanted" : "stream", 0, 0);
     if (kiln__stage_of_segments(variant->stage))
-        kiln__launch_add(launch, KILN__INDEX(lowering->cut.length), "length", 0, 0);
+        kiln__launch_add(launch, KILN__INDEX(lowering->lines.length), "length", 0, 0);
     if (variant->stage == KILN__STAGE_FINAL)
-        kiln__launch_add(launch, KILN__INDEX(lowering->cut.segments), "segments", 0, 0);
+        kiln__launch_add(launch, KILN__INDEX(lowering->lines.segments), "segments", 0, 0);
     for (uint32_t d = variant->across ? 0 : 1; d < space->rank; d++)
         if (d != space->kept)
             kiln__launch_add(launch, KILN__INDEX(space->dims[d]), "d#", d, 0);
@@ -219,12 +219,12 @@ void kiln__lower_nest(struct kiln__plan *plan, uint32_t index)
                  (group->stores.items[0].position && group->stores.items[0].extent == 0);
     if (empty || (group->kind == KILN__GROUP_ROWS && lowering.space.reduced_count == 0))
         return;
-    lowering.cut = kiln__axis_mapping_segments(plan, group, &lowering.space);
-    if (lowering.cut.segments == 1) {
+    lowering.lines = kiln__axis_mapping_segments(plan, group, &lowering.space);
+    if (lowering.lines.segments == 1) {
         lower_stage(&lowering, index, KILN__STAGE_WHOLE);
         return;
     }
-    size_t partials = lowering.space.kept_count * lowering.cut.segments;
+    size_t partials = lowering.space.kept_count * lowering.lines.segments;
     lowering.values = kiln__plan_scratch(plan, partials * kiln_type_size(partial_type(group)));
     if (row_of(group)->indexed)
         lowering.positions = kiln__plan_scratch(plan, partials * sizeof(int32_t));

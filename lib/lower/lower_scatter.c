@@ -38,22 +38,45 @@ static size_t choose_classes(size_t wanted, size_t others, const struct scatter 
     return classes;
 }
 
+/* Rows of an item that adds sums up (kernels/scatter_parts.cl). */
+#define ROWS 64
 /* Columns of an item of a chunked device: a few cache lines. */
 #define STRIP 256
+/* Columns below which walking the indices takes longer than what is done with them. */
+#define NARROW 16
 /* Work-groups of others: several for each core of the largest. */
 #define GROUPS 1024
 
-static void size_launch(const struct kiln__traits *traits, const struct scatter *scatter,
+/* Indices for each sum of an item's own. */
+#define LEAST_SHARED 8
+
+/* Whether items walk a part of the indices each, with sums of their own: of integers, on a chunked
+ * device, where these are few. */
+static bool takes_parts(const struct kiln__plan *plan, const struct kiln__group *group,
+                        const struct scatter *scatter)
+{
+    const struct kiln__node *node = &plan->fusion.graph.nodes.items[group->stores.items[0].node];
+    return kiln__plan_device(plan, group)->traits->chunked && node->op == KILN_SCATTER_ADD &&
+           !kiln__type_row(node->type)->floating && scatter->inner == 1 && scatter->outer == 1 &&
+           scatter->count / LEAST_SHARED >= scatter->extent;
+}
+
+static void size_launch(const struct kiln__device *device, const struct scatter *scatter,
                         struct kiln__launch *launch)
 {
-    size_t columns = traits->chunked ? STRIP : traits->work_group;
+    const struct kiln__traits *traits = device->traits;
+    const size_t columns = traits->chunked ? STRIP : traits->work_group;
+    const size_t cores = device->info.compute_units;
+    const bool narrow = scatter->inner < NARROW && cores && cores < traits->chunks;
     size_t strips = kiln__divide_up(scatter->inner, columns);
     launch->dimensions = 3;
     launch->local[0] = traits->chunked ? 1 : traits->work_group;
     launch->local[1] = launch->local[2] = 1;
     launch->global[0] = strips * launch->local[0];
-    launch->global[1] =
-        choose_classes(traits->chunked ? traits->chunks : GROUPS, strips * scatter->outer, scatter);
+    launch->global[1] = choose_classes(!traits->chunked ? GROUPS
+                                       : narrow         ? cores
+                                                        : traits->chunks,
+                                       strips * scatter->outer, scatter);
     launch->global[2] = scatter->outer;
 }
 
@@ -102,15 +125,15 @@ static void lower_mapping(struct kiln__plan *plan, uint32_t index, const struct 
     const struct kiln__access *values = &group->accesses.items[KILN__SCATTER_VALUES];
     const struct kiln__access *indices = &group->accesses.items[KILN__SCATTER_INDICES];
     const struct kiln__access result = {.node = group->stores.items[0].node};
-    const struct kiln__traits *traits = kiln__plan_device(plan, group)->traits;
-    const bool chunked = traits->chunked;
+    const struct kiln__device *device = kiln__plan_device(plan, group);
+    const bool chunked = device->traits->chunked;
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE, .group = index};
     launch.file = chunked ? "scatter" : "scatter_gpu";
     launch.kernel = "scatter";
     launch.variant.wide = true;
     kiln__launch_reads(plan, KILN__READABLE, 1, &launch);
     launch.bytes = bytes_of(plan, group, scatter, to - from);
-    size_launch(traits, scatter, &launch);
+    size_launch(device, scatter, &launch);
     const struct kiln__type_row *type = type_of(plan, result.node);
     const struct kiln__node *nodes = plan->fusion.graph.nodes.items;
     const uint8_t mode = nodes[result.node].op;
@@ -131,6 +154,53 @@ static void lower_mapping(struct kiln__plan *plan, uint32_t index, const struct 
     kiln__plan_launch(plan, &launch);
 }
 
+/* What the launches of one file have alike. */
+static struct kiln__launch start_part(const struct kiln__plan *plan, uint32_t index,
+                                      const char *kernel)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    const struct kiln__access *indices = &group->accesses.items[KILN__SCATTER_INDICES];
+    struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE,
+                                  .group = index,
+                                  .file = "scatter_parts",
+                                  .kernel = kernel,
+                                  .dimensions = 1,
+                                  .global = {1, 1, 1},
+                                  .local = {1, 1, 1}};
+    launch.variant.wide = true;
+    kiln__launch_reads(plan, KILN__READABLE, 1, &launch);
+    snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DINDEX=%s",
+             type_of(plan, group->stores.items[0].node)->sums,
+             type_of(plan, indices->node)->device);
+    return launch;
+}
+
+static void lower_parts(struct kiln__plan *plan, uint32_t index, const struct scatter *scatter)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    const struct kiln__access result = {.node = group->stores.items[0].node};
+    const size_t parts = kiln__plan_device(plan, group)->traits->chunks;
+    const size_t item = kiln_type_size(plan->fusion.graph.nodes.items[result.node].type);
+    const uint32_t sums = kiln__plan_scratch(plan, parts * scatter->extent * item);
+    struct kiln__launch part = start_part(plan, index, "scatter_part");
+    struct kiln__launch join = start_part(plan, index, "scatter_join");
+    part.global[0] = parts;
+    join.global[0] = kiln__divide_up(scatter->extent, ROWS);
+    part.bytes = bytes_of(plan, group, scatter, scatter->count);
+    join.bytes = (parts + 2) * scatter->extent * item;
+    add_access(plan, &group->accesses.items[KILN__SCATTER_VALUES], &part);
+    add_access(plan, &group->accesses.items[KILN__SCATTER_INDICES], &part);
+    kiln__launch_memory(&part, sums);
+    kiln__launch_offset(&part, sums, 0, item);
+    KILN__LAUNCH_INDICES(&part, (int64_t)scatter->count, (int64_t)scatter->extent);
+    kiln__launch_memory(&join, sums);
+    kiln__launch_offset(&join, sums, 0, item);
+    add_access(plan, &result, &join);
+    KILN__LAUNCH_INDICES(&join, (int64_t)scatter->extent, (int64_t)parts);
+    kiln__plan_launch(plan, &part);
+    kiln__plan_launch(plan, &join);
+}
+
 void kiln__lower_scatter(struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
@@ -139,6 +209,10 @@ void kiln__lower_scatter(struct kiln__plan *plan, uint32_t index)
     const struct scatter scatter = scatter_of(plan, group);
     if (scatter.extent == 0)
         return;
+    if (takes_parts(plan, group, &scatter)) {
+        lower_parts(plan, index, &scatter);
+        return;
+    }
     size_t most = kiln__plan_device(plan, group)->traits->chunked ? scatter.count : BLOCK;
     for (size_t from = 0; from < scatter.count; from += most) {
         size_t left = scatter.count - from;

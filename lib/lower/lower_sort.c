@@ -6,14 +6,16 @@
 
 #include <stdio.h>
 
-/* Which bits of a key differ between elements of a type: all of its own, or of the f32 that it is
- * read as. */
-static const struct {
-    unsigned low, digits;
-} bits[] = {
-    [KILN_F32] = {0, 4}, [KILN_F16] = {13, 3}, [KILN_BF16] = {16, 2}, [KILN_I32] = {0, 4},
-    [KILN_I64] = {0, 8}, [KILN_U8] = {24, 1},  [KILN_BOOL] = {24, 1}, [KILN_I8] = {24, 1},
-};
+/* Which bits of a key differ between elements of a type: all of its own, or of what it is read as.
+ */
+static void find_bits(struct kiln__sorting *sort)
+{
+    const struct kiln__type_row *row = kiln__type_row(sort->type);
+    const int bits = 8 * (int)kiln_type_size(row->computed), all = bits < 32 ? 32 : bits;
+    sort->low = (unsigned)(row->floating ? kiln__type_row(row->computed)->digits - row->digits
+                                         : all - bits);
+    sort->digits = ((unsigned)all - sort->low + 7) / 8;
+}
 
 static struct kiln__sorting sort_of(const struct kiln__plan *plan, uint32_t index)
 {
@@ -33,12 +35,11 @@ static struct kiln__sorting sort_of(const struct kiln__plan *plan, uint32_t inde
                                  .kept = result->shape.dims[result->shape.rank - 1]};
     sort.lines = kiln__node_count(result) / sort.kept;
     sort.key = sort.type == KILN_I64 ? 2 * sizeof(uint64_t) : sizeof(uint64_t);
-    sort.low = bits[sort.type].low;
-    sort.digits = bits[sort.type].digits;
+    find_bits(&sort);
     return sort;
 }
 
-size_t kiln__sort_parts(const struct kiln__sorting *sort, size_t wanted, size_t least)
+size_t kiln__sort_runs(const struct kiln__sorting *sort, size_t wanted, size_t least)
 {
     const size_t most = sort->extent / least, parts = kiln__divide_up(wanted, sort->lines);
     return most < 1 ? 1 : parts < most ? parts : most;
@@ -93,8 +94,8 @@ void kiln__sort_add(uint32_t slot, size_t item, struct kiln__launch *launch)
     kiln__launch_offset(launch, slot, 0, item);
 }
 
-void kiln__sort_by_parts(struct kiln__plan *plan, const struct kiln__sorting *sort, size_t parts,
-                         kiln__sort_lower_few *lower)
+void kiln__sort_by_runs(struct kiln__plan *plan, const struct kiln__sorting *sort, size_t parts,
+                        kiln__sort_lower_few *lower)
 {
     struct kiln__sort_few few = {
         .parts = parts, .from = sort->values, .to = sort->result, .bytes = bytes_of_values(sort)};

@@ -77,8 +77,8 @@ static void lower_packed(struct kiln__plan *plan, uint32_t group, const void *wo
 {
     const struct kiln__product *product = work;
     const struct kiln__cpu_tiles *tiles = kiln__cpu_panels(product->device, product->n);
-    struct kiln__cpu_walk walk = {tiles->packed_rows, tiles->packed_vectors, NEAR_PANELS,
-                                  kiln__cpu_lines(product, tiles->packed_rows), false};
+    struct kiln__cpu_order walk = {tiles->packed_rows, tiles->packed_vectors, NEAR_PANELS,
+                                   kiln__cpu_lines(product, tiles->packed_rows), false};
     int64_t panels = kiln__div_up(product->n, walk.vectors * tiles->vector), rows, item_panels;
     struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_packed", "matmul_packed");
     struct kiln__matrix packed = pack_panels(plan, group, product, &launch);
@@ -243,7 +243,7 @@ static bool has_room(const struct kiln__product *product, int64_t columns, int64
 }
 
 static void add_small(struct kiln__plan *plan, uint32_t group, const struct kiln__product *product,
-                      const struct kiln__cpu_walk *walk, int64_t rows, int64_t item_panels)
+                      const struct kiln__cpu_order *walk, int64_t rows, int64_t item_panels)
 {
     int64_t vector = kiln__cpu_tiles(product->device)->vector;
     int64_t panels = kiln__div_up(product->n, walk->vectors * vector);
@@ -279,7 +279,7 @@ static void lower_small(struct kiln__plan *plan, uint32_t group, const void *wor
     share_small(product, panels, tile,
                 kiln__cpu_units(product->device) * kiln__cpu_share(product->device, 1), &rows,
                 &item_panels);
-    struct kiln__cpu_walk walk = {tile, vectors, 1, product->a.computed ? tile : 0, true};
+    struct kiln__cpu_order walk = {tile, vectors, 1, product->a.computed ? tile : 0, true};
     add_small(plan, group, product, &walk, rows, item_panels);
 }
 
@@ -316,9 +316,9 @@ static void lower_single(struct kiln__plan *plan, uint32_t group, const void *wo
 {
     const struct kiln__product *product = work;
     const struct kiln__cpu_tiles *tiles = kiln__cpu_panels(product->device, product->n);
-    struct kiln__cpu_walk walk = {tiles->packed_rows, tiles->packed_vectors,
-                                  single_panels(product->device, tiles),
-                                  kiln__cpu_lines(product, tiles->packed_rows), true};
+    struct kiln__cpu_order walk = {tiles->packed_rows, tiles->packed_vectors,
+                                   single_panels(product->device, tiles),
+                                   kiln__cpu_lines(product, tiles->packed_rows), true};
     int64_t panels = kiln__div_up(product->n, walk.vectors * tiles->vector), rows, item_panels;
     kiln__cpu_share_tiles(product, panels, &walk, &rows, &item_panels);
     add_small(plan, group, product, &walk, rows, item_panels);

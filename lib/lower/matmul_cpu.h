@@ -30,14 +30,14 @@ int64_t kiln__cpu_share(const struct kiln__device *device, int64_t usual);
 #define KILN__CPU_ITEMS 2 /* so that a late unit leaves less behind */
 
 /* How an item walks its part: `panels` of b at once, `lines` of a copied at once. */
-struct kiln__cpu_walk {
+struct kiln__cpu_order {
     int64_t tile, vectors, panels, lines;
     bool packs; /* b itself */
 };
 
 /* How many rows and panels an item has. */
 void kiln__cpu_share_tiles(const struct kiln__product *product, int64_t panels,
-                           const struct kiln__cpu_walk *walk, int64_t *rows, int64_t *item_panels);
+                           const struct kiln__cpu_order *walk, int64_t *rows, int64_t *item_panels);
 
 /* Rows of a that are copied at once. */
 int64_t kiln__cpu_lines(const struct kiln__product *product, int64_t tile);

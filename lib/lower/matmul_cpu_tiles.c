@@ -65,7 +65,7 @@ int64_t kiln__cpu_units(const struct kiln__device *device)
 /* Which shares leave the least to the unit with the most of them, in cycles of a line of k: of a
  * tile's product, of packing a line of a panel and of copying one of a tile. */
 void kiln__cpu_share_tiles(const struct kiln__product *product, int64_t panels,
-                           const struct kiln__cpu_walk *walk, int64_t *rows, int64_t *item_panels)
+                           const struct kiln__cpu_order *walk, int64_t *rows, int64_t *item_panels)
 {
     const int64_t units = kiln__cpu_units(product->device),
                   tiles = kiln__most(1, kiln__div_up(product->m, walk->tile));

@@ -44,7 +44,7 @@ struct way {
     const struct tile *tile;
     int64_t splits, depth; /* of k */
     bool aligned;          /* of all four elements that load as one */
-    bool together;         /* the last work-group of a tile adds its splits up */
+    bool reduces_last;     /* the last work-group of a tile adds its splits up */
 };
 
 /* In cycles of a compute unit: what a launch costs, what a tile does before and after its loop, and
@@ -88,7 +88,7 @@ static double matmul_gpu_cost(const struct kiln__product *product, const struct 
     double time = (double)each * tile->m * tile->n * (double)depth / speed_of(tile, each) *
                       (way->aligned ? 1 : tile->ragged) +
                   (double)kiln__div_up(each, tile->resident) * ends;
-    if (way->together) {
+    if (way->reduces_last) {
         double bytes = (double)(tile->m * tile->n) * sizeof(float);
         time += COUNTING + (double)(way->splits + 2 * each - 1) * bytes / TILE_BYTES;
     } else if (way->splits > 1) {
@@ -109,7 +109,7 @@ static struct way split_way(const struct kiln__product *product, const struct ti
     return (struct way){tile, splits, splits == 1 ? product->k : share, aligned, false};
 }
 
-static bool can_be_together(const struct kiln__product *product, const struct way *way)
+static bool can_reduce_last(const struct kiln__product *product, const struct way *way)
 {
     return product->device->traits->fence != KILN__FENCE_NONE && way->splits > 1 &&
            way->tile->item_m * way->tile->item_n <= MOST_SUMS &&
@@ -135,9 +135,9 @@ static struct way choose_way(const struct kiln__plan *plan, const struct kiln__p
                 (traits->splits && !batch_invariant && traits->splits != s) ||
                 (s > 1 && kiln__div_up(product->k, way.depth) != s))
                 continue;
-            const int most = can_be_together(product, &way) ? 1 : 0;
-            for (int together = 0; together <= most; together++) {
-                way.together = together;
+            const int most = can_reduce_last(product, &way) ? 1 : 0;
+            for (int reduces_last = 0; reduces_last <= most; reduces_last++) {
+                way.reduces_last = reduces_last;
                 double found = matmul_gpu_cost(product, &way);
                 if (found >= least_cost)
                     continue;
@@ -206,7 +206,7 @@ static const char *im2col_option(const struct kiln__im2col *im2col)
 }
 
 /* Runs of fours that all start at multiples of four. */
-static bool im2col_kiln__matrix_by_fours(const struct kiln__im2col *im2col)
+static bool im2col_by_fours(const struct kiln__im2col *im2col)
 {
     bool aligned = has_runs_of_four(im2col) && im2col->offset % 4 == 0;
     for (uint32_t i = 0; i < KILN__IM2COL_LEVELS; i++)
@@ -250,7 +250,7 @@ static bool is_aligned(const struct kiln__plan *plan, const struct kiln__product
 {
     bool along = product->a.column == 1 || product->b.column != 1;
     return !plan->options.shared &&
-           (im2col ? im2col_kiln__matrix_by_fours(im2col) : kiln__matrix_by_fours(&product->a)) &&
+           (im2col ? im2col_by_fours(im2col) : kiln__matrix_by_fours(&product->a)) &&
            kiln__matrix_by_fours(&product->b) && kiln__matrix_by_fours(c) && product->n % 4 == 0 &&
            (product->a.column == 1 || product->m % 4 == 0) && (!along || product->k % 4 == 0);
 }
@@ -289,7 +289,7 @@ static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
 {
     struct way way = choose_way(plan, product, is_aligned(plan, product, im2col, &product->c));
     const struct tile *tile = way.tile;
-    bool sums = way.splits > 1 && !way.together; /* by another launch */
+    bool sums = way.splits > 1 && !way.reduces_last; /* by another launch */
     struct kiln__matrix c = sums ? kiln__product_partial(plan, product, way.splits) : product->c;
     bool aligned = is_aligned(plan, product, im2col, &c);
     struct kiln__launch launch = kiln__product_launch(group, "matmul_gpu", "matmul_gpu");
@@ -322,7 +322,7 @@ static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
         KILN__LAUNCH_INDICES(&launch, im2col->rows[2].stride);
         add_levels(&launch, im2col->depth);
     }
-    if (way.together)
+    if (way.reduces_last)
         add_parts(plan, product, &way, &launch);
     if (!sums && ends_costly(plan, group))
         add_option(&launch, "COSTLY", 1);
@@ -376,144 +376,3 @@ static void lower_tiled_patches(struct kiln__plan *plan, uint32_t group, const v
 
 const struct kiln__lowering kiln__matmul_tiled_im2col = {
     .fits = tiled_im2col_fits, .suits = tiled_im2col_suits, .lower = lower_tiled_patches};
-
-/* ---- rows: few rows or few columns ---- */
-
-#define MOST_FEW 8
-#define LEAST_MANY 64 /* of the lines of the larger operand, and of k */
-#define WIDE 64       /* lines of the larger operand that a work-group has across them, at most */
-
-/* The smaller operand's lines and the larger one's, whichever of them is which. */
-struct sides {
-    bool few_are_columns;
-    struct kiln__matrix few, many; /* row: from line to line, column: along k */
-    int64_t few_count, many_count;
-};
-
-static struct sides sides_of(const struct kiln__product *product)
-{
-    bool columns = product->n < product->m;
-    struct kiln__matrix turned = product->b;
-    turned.row = product->b.column;
-    turned.column = product->b.row;
-    return columns ? (struct sides){true, turned, product->a, product->n, product->m}
-                   : (struct sides){false, product->a, turned, product->m, product->n};
-}
-
-static bool runs_along(const struct kiln__matrix *side)
-{
-    return side->column == 1;
-}
-
-static bool rows_fits(const struct kiln__plan *plan, const void *work)
-{
-    const struct kiln__product *product = work;
-    (void)plan;
-    struct sides sides = sides_of(product);
-    const struct kiln_device_info *info = &product->device->info;
-    return sides.few_count <= MOST_FEW && sides.many_count >= 4 && product->k > 0 &&
-           runs_along(&sides.few) && info->max_work_group >= 256 && info->local_memory >= 40000;
-}
-
-static bool rows_suits(const struct kiln__plan *plan, const void *work)
-{
-    const struct kiln__product *product = work;
-    (void)plan;
-    struct sides sides = sides_of(product);
-    return !product->device->traits->chunked && sides.many_count >= LEAST_MANY &&
-           product->k >= LEAST_MANY;
-}
-
-/* Work-items of a work-group, and of them those that share k, or lines. */
-struct shape {
-    int few, items, lanes, lines;
-    int rounds; /* whose reads are on their way at once */
-    int beside; /* work-groups that a unit has at once */
-};
-
-static uint64_t across_bytes(const struct shape *shape)
-{
-    int slices = shape->items / shape->lanes;
-    return 16 * (uint64_t)(shape->items + 2 * shape->rounds * slices * shape->few);
-}
-
-/* Along k an item has a few lines at once: with 8 of them four rows by 4096 x 4096 took an H200
- * 19.6 us, with 4 24.5, eight rows 27.6 and 25.5. Across lines a unit has 512 items, as many as its
- * registers allow with two rounds at once: as two work-groups of twice as many lines, where there
- * are enough of them for most units. */
-static struct shape shape_of(const struct kiln__device *device, const struct sides *sides)
-{
-    const struct kiln_device_info *info = &device->info;
-    int few = 1;
-    while (few < sides->few_count)
-        few *= 2;
-    if (runs_along(&sides->many))
-        return (struct shape){few, 128, 8, few == 4 ? 8 : few == 1 ? 2 : 4, 1, few < 4 ? 8 : 4};
-    const int64_t wide = kiln__div_up(sides->many_count, WIDE);
-    bool two = few > 4 && 2 * wide >= 3 * (int64_t)info->compute_units;
-    struct shape shape = {few, two ? 256 : 512, two ? WIDE / 4 : 8, 4, 2, two ? 2 : 1};
-    while ((uint64_t)shape.items > info->max_work_group ||
-           across_bytes(&shape) > info->local_memory) {
-        shape.items /= 2;
-        shape.beside *= 2;
-    }
-    return shape;
-}
-
-/* Enough for all units, but none with less than 16 of k. */
-static int64_t splits_of(const struct kiln__product *product, const struct shape *shape,
-                         int64_t groups, int64_t slices)
-{
-    int64_t units = kiln__most(1, product->device->info.compute_units);
-    int64_t tuned = product->device->traits->splits;
-    int64_t wanted = tuned ? tuned : units * shape->beside / (groups * product->batch);
-    return kiln__most(1, kiln__least(wanted, product->k / (slices * 16)));
-}
-
-static void lower_rows(struct kiln__plan *plan, uint32_t group, const void *work)
-{
-    const struct kiln__product *product = work;
-    struct sides sides = sides_of(product);
-    struct shape shape = shape_of(product->device, &sides);
-    bool along = runs_along(&sides.many);
-    int64_t groups = kiln__div_up(sides.many_count, along ? shape.lines : shape.lanes * 4);
-    int64_t slices = along ? shape.items : shape.items / shape.lanes;
-    int64_t splits = splits_of(product, &shape, groups, slices);
-    int64_t depth =
-        splits == 1 ? product->k : kiln__div_up(kiln__div_up(product->k, splits), 4) * 4;
-    splits = kiln__div_up(product->k, depth);
-    struct kiln__matrix c = splits > 1 ? kiln__product_partial(plan, product, splits) : product->c;
-    bool aligned = !plan->options.shared && kiln__matrix_by_fours(&product->a) &&
-                   kiln__matrix_by_fours(&product->b) && product->k % 4 == 0 &&
-                   (along || sides.many_count % 4 == 0);
-    struct kiln__launch launch = kiln__product_launch(
-        group, "matmul_gpu_rows", along ? "matmul_gpu_along" : "matmul_gpu_across");
-    snprintf(
-        launch.options, sizeof launch.options,
-        "-DALONG=%d -DFEW=%d -DITEMS=%d -DLANES=%d -DLINES=%d -DALIGNED=%d -DROUNDS=%d -DWARPS=%d",
-        along, shape.few, shape.items, shape.lanes, shape.lines, aligned, shape.rounds,
-        product->device->traits->shuffles);
-    kiln__product_range(&launch, groups * shape.items, splits, product->batch);
-    launch.local[0] = (size_t)shape.items;
-    sides.few.across = false;
-    sides.many.across = !along;
-    struct kiln__extras extras = {
-        .a = &sides.few, .b = &sides.many, .vector = 4, .aligned = aligned};
-    extras.product = splits > 1 ? NULL : product;
-    kiln__launch_memory(&launch, sides.few.slot);
-    kiln__launch_memory(&launch, sides.many.slot);
-    kiln__launch_memory(&launch, c.slot);
-    KILN__LAUNCH_INDICES(&launch, sides.few_count, sides.many_count, product->k);
-    kiln__launch_matrix(&launch, &sides.few);
-    kiln__launch_matrix(&launch, &sides.many);
-    kiln__launch_offset(&launch, c.slot, c.offset, c.item);
-    KILN__LAUNCH_INDICES(&launch, sides.few_are_columns ? 1 : c.row,
-                         sides.few_are_columns ? c.row : 1, c.batch, depth, splits,
-                         product->m * product->n, sides.few_are_columns);
-    kiln__plan_product(plan, &extras, &launch);
-    if (splits > 1)
-        kiln__plan_product_sums(plan, group, product, &c, splits);
-}
-
-const struct kiln__lowering kiln__matmul_rows = {
-    .fits = rows_fits, .suits = rows_suits, .lower = lower_rows};

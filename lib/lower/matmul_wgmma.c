@@ -15,9 +15,9 @@
 #define TILE_M 128
 #define MAPS 256 /* bytes in which a work-group describes its operands to the copy engine */
 
-/* Ways to cut the result, fewest columns first. `pace`: what a column of a tile takes, since narrow
+/* Tilings of the result, fewest columns first. `pace`: what a column of a tile takes, since narrow
  * ones read more for each product. */
-struct cut {
+struct tiling {
     int64_t columns;
     int stages;            /* of local memory */
     int marks;             /* of instructions in the kernel's text */
@@ -25,12 +25,13 @@ struct cut {
                               stages have half as long lines */
     double pace;
 };
-static const struct cut any[] = {{64, 7, 44, false, 1.4},
-                                 {128, 5, 44, false, 1.1},
-                                 {256, 4, 44, false, 1.0},
-                                 {256, 4, 42, true, 1.0}},
-                        narrow[] = {{128, 3, 68, false, 1.0}}, of_mma[] = {{128, 3, 0, false, 1.0}};
-enum { MOST_CUTS = sizeof any / sizeof *any };
+static const struct tiling any[] = {{64, 7, 44, false, 1.4},
+                                    {128, 5, 44, false, 1.1},
+                                    {256, 4, 44, false, 1.0},
+                                    {256, 4, 42, true, 1.0}},
+                           narrow[] = {{128, 3, 68, false, 1.0}},
+                           of_mma[] = {{128, 3, 0, false, 1.0}};
+enum { MOST_TILINGS = sizeof any / sizeof *any };
 
 /* What is multiplied. Operands of `bytes` lie as `stored` in memory; those of several parts, and
  * others that do not lie as the kernel reads them, are packed. `short_lines`: what stages with
@@ -40,8 +41,8 @@ struct kind {
     kiln_type stored;
     int bytes, parts;
     double short_lines;
-    const struct cut *cuts;
-    size_t cut_count; /* 0: not multiplied */
+    const struct tiling *tilings;
+    size_t tiling_count; /* 0: not multiplied */
 };
 enum { F16, BF16, S8, TF32, TF32X3 };
 static const struct kind wgmma_kinds[] = {{"f16", KILN_F16, 2, 1, 1.03, any, 4},
@@ -73,9 +74,9 @@ static const struct kiln__kernel_row *kernel_of(const struct engine *engine)
     return kiln__kernel_of(KILN__KERNEL_PRODUCT, engine->kernel - 1u);
 }
 
-static int64_t tiles_of(const struct kiln__product *product, const struct cut *cut)
+static int64_t tiles_of(const struct kiln__product *product, const struct tiling *tiling)
 {
-    return kiln__div_up(product->m, TILE_M) * kiln__div_up(product->n, cut->columns) *
+    return kiln__div_up(product->m, TILE_M) * kiln__div_up(product->n, tiling->columns) *
            product->batch;
 }
 
@@ -137,7 +138,7 @@ static const struct kind *kind_of(const struct engine *engine, const struct kiln
     const struct kind *kind = product->sums == KILN__PRODUCT_TF32    ? &kinds[TF32]
                               : product->sums == KILN__PRODUCT_F32X3 ? &kinds[TF32X3]
                                                                      : NULL;
-    return kind && kind->cut_count ? kind : NULL;
+    return kind && kind->tiling_count ? kind : NULL;
 }
 
 /* ---- how a product is done ---- */
@@ -145,14 +146,14 @@ static const struct kind *kind_of(const struct engine *engine, const struct kiln
 struct way {
     const struct engine *engine;
     const struct kind *kind;
-    const struct cut *cut; /* NULL: not at all */
-    int64_t splits;        /* of k */
+    const struct tiling *tiling; /* NULL: not at all */
+    int64_t splits;              /* of k */
 };
 
 /* Bytes along k in a stage. */
 static int line_of(const struct way *way)
 {
-    return way->engine->line / (way->cut->warp_specialised ? 2 : 1);
+    return way->engine->line / (way->tiling->warp_specialised ? 2 : 1);
 }
 
 static int64_t rounds_of(const struct way *way, const struct kiln__product *product)
@@ -179,7 +180,7 @@ static int64_t rounds_of(const struct way *way, const struct kiln__product *prod
  * memory alone. */
 static double cost_of_finish(const struct kiln__product *product, const struct way *way)
 {
-    double load = way->cut->warp_specialised ? HANDED_LOAD : LOAD;
+    double load = way->tiling->warp_specialised ? HANDED_LOAD : LOAD;
     return way->splits > 1 ? 0 : way->engine->finish * (product->finish + load * product->loads);
 }
 
@@ -195,19 +196,19 @@ static double cost_of_splits(const struct kiln__product *product, const struct w
  */
 static double matmul_wgmma_cost(const struct kiln__product *product, const struct way *way)
 {
-    const struct cut *cut = way->cut;
+    const struct tiling *tiling = way->tiling;
     int64_t cores = product->device->info.compute_units;
     int64_t rounds = kiln__div_up(rounds_of(way, product), way->splits);
     double lines = (double)(rounds * line_of(way)) / way->engine->line;
-    double turns = (double)kiln__div_up(tiles_of(product, cut) * way->splits, cores);
-    double finish = cost_of_finish(product, way), multiplied = (lines + ENDS) * cut->pace;
+    double turns = (double)kiln__div_up(tiles_of(product, tiling) * way->splits, cores);
+    double finish = cost_of_finish(product, way), multiplied = (lines + ENDS) * tiling->pace;
     double tiles = turns * (multiplied + finish);
-    if (cut->warp_specialised) {
+    if (tiling->warp_specialised) {
         double handed = HANDED_ENDS + HANDED * finish;
         multiplied *= way->kind->short_lines;
         tiles = multiplied + (turns - 1) * fmax(multiplied, handed + multiplied / 2) + handed;
     }
-    return (double)cut->columns * tiles + cost_of_splits(product, way);
+    return (double)tiling->columns * tiles + cost_of_splits(product, way);
 }
 
 static bool is_proven(struct kiln__self_tester *self_tester, const struct way *way,
@@ -218,13 +219,13 @@ static bool is_proven(struct kiln__self_tester *self_tester, const struct way *w
                                               .transpose_a = transpose_a,
                                               .transpose_b = transpose_b,
                                               .parts = (uint8_t)way->kind->parts,
-                                              .tile = (uint16_t)way->cut->columns,
-                                              .form = way->cut->warp_specialised};
+                                              .tile = (uint16_t)way->tiling->columns,
+                                              .form = way->tiling->warp_specialised};
     return self_tester && self_tester->passes(self_tester, &self_test);
 }
 
-/* The cheapest way with this cut, or the tuned one. Sums of a split are floats, which does not do
- * for whole numbers, and are added up in an order of their own. */
+/* The cheapest way with this tiling, or the tuned one. Sums of a split are floats, which does not
+ * do for whole numbers, and are added up in an order of their own. */
 static struct way choose_splits(const struct kiln__plan *plan, const struct kiln__product *product,
                                 struct way way)
 {
@@ -243,23 +244,23 @@ static struct way choose_splits(const struct kiln__plan *plan, const struct kiln
     return best;
 }
 
-/* The cheapest way whose kernel is proven; the tuned cut is as good as the cheapest. */
+/* The cheapest way whose kernel is proven; the tuned tiling is as good as the cheapest. */
 static struct way choose_way(const struct kiln__plan *plan, const struct engine *engine,
                              const struct kiln__product *product)
 {
     const struct kind *kind = kind_of(engine, product);
-    struct way ways[MOST_CUTS];
+    struct way ways[MOST_TILINGS];
     size_t best = 0;
-    for (size_t i = 0; i < kind->cut_count; i++) {
-        ways[i] = choose_splits(plan, product, (struct way){engine, kind, &kind->cuts[i], 1});
+    for (size_t i = 0; i < kind->tiling_count; i++) {
+        ways[i] = choose_splits(plan, product, (struct way){engine, kind, &kind->tilings[i], 1});
         if (matmul_wgmma_cost(product, &ways[i]) <= matmul_wgmma_cost(product, &ways[best]))
             best = i;
     }
     unsigned tuned = product->device->traits->tile;
-    if (tuned && tuned <= kind->cut_count)
+    if (tuned && tuned <= kind->tiling_count)
         best = tuned - 1;
-    for (size_t i = 0; i < kind->cut_count; i++) {
-        struct way way = ways[(best + kind->cut_count - i) % kind->cut_count];
+    for (size_t i = 0; i < kind->tiling_count; i++) {
+        struct way way = ways[(best + kind->tiling_count - i) % kind->tiling_count];
         if (is_proven(plan->options.self_tester, &way, transposes_a(kind, product),
                       transposes_b(kind, product)))
             return way;
@@ -275,7 +276,7 @@ static bool is_countable(const struct kiln__product *product)
     const int64_t most = INT32_MAX / 2;
     return product->k > 0 && product->k < most && product->m < most && product->n < most &&
            product->batch < most &&
-           tiles_of(product, &wgmma.kinds[F16].cuts[0]) < most / MOST_SPLITS;
+           tiles_of(product, &wgmma.kinds[F16].tilings[0]) < most / MOST_SPLITS;
 }
 
 static bool is_able(const struct kiln__plan_options *options, const struct engine *engine)
@@ -299,7 +300,7 @@ static bool matmul_wgmma_fits(const struct kiln__plan *plan, const struct engine
     const struct kind *kind =
         is_able(&plan->options, engine) && is_countable(product) ? kind_of(engine, product) : NULL;
     return kind && (!plan->fusion.graph.batch_invariant || is_batch_invariant(kind, product)) &&
-           choose_way(plan, engine, product).cut;
+           choose_way(plan, engine, product).tiling;
 }
 
 static bool adds_integers(const struct kiln__plan_options *options, const struct engine *engine)
@@ -309,9 +310,9 @@ static bool adds_integers(const struct kiln__plan_options *options, const struct
     if (!is_able(options, engine) || !kiln__kernel_is_for(kernel, options->device) ||
         (options->matmul && strcmp(options->matmul, kernel->name) != 0))
         return false;
-    for (size_t i = 0; i < kind->cut_count; i++)
-        if (is_proven(options->self_tester, &(struct way){engine, kind, &kind->cuts[i], 1}, false,
-                      true))
+    for (size_t i = 0; i < kind->tiling_count; i++)
+        if (is_proven(options->self_tester, &(struct way){engine, kind, &kind->tilings[i], 1},
+                      false, true))
             return true;
     return false;
 }
@@ -400,9 +401,10 @@ static struct kiln__product matmul_wgmma_prepare(struct kiln__plan *plan, uint32
 /* Stages, barriers, and what warps write their sums to: all of a tile if it is handed over. */
 static int local_bytes(struct way way)
 {
-    int columns = (int)way.cut->columns;
+    int columns = (int)way.tiling->columns;
     int stage = way.kind->parts * (TILE_M + columns) * line_of(&way);
-    return way.cut->stages * stage + 512 + TILE_M * (way.cut->warp_specialised ? columns : 64) * 4;
+    return way.tiling->stages * stage + 512 +
+           TILE_M * (way.tiling->warp_specialised ? columns : 64) * 4;
 }
 
 /* The product, or each split's sums. */
@@ -411,10 +413,10 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
                         const struct kiln__matrix *c)
 {
     const struct kind *kind = way.kind;
-    const struct cut *cut = way.cut;
+    const struct tiling *tiling = way.tiling;
     const struct engine *engine = way.engine;
     bool aligned = kiln__matrix_by_fours(c), sums = c->slot != KILN__NO_SLOT;
-    int64_t tiles = tiles_of(product, cut) * way.splits;
+    int64_t tiles = tiles_of(product, tiling) * way.splits;
     int64_t cores = product->device->info.compute_units;
     int64_t groups = engine->lasts && tiles > cores ? cores : tiles;
     uint32_t maps = engine->lasts ? kiln__plan_scratch(plan, (size_t)groups * MAPS) : KILN__NO_SLOT;
@@ -428,8 +430,8 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
     if (engine->lasts)
         snprintf(launch.options + length, sizeof launch.options - length,
                  " -DPARTS=%d -DTILE_N=%d -DSTAGES=%d -DHANDS_OVER=%d -DMARKS=%d -DLOCAL=%d",
-                 kind->parts, (int)cut->columns, cut->stages, cut->warp_specialised, cut->marks,
-                 local_bytes(way));
+                 kind->parts, (int)tiling->columns, tiling->stages, tiling->warp_specialised,
+                 tiling->marks, local_bytes(way));
     kiln__product_range(&launch, groups * engine->items, 1, 1);
     launch.local[0] = (size_t)engine->items;
     launch.self_tested = true;
@@ -454,8 +456,8 @@ static void matmul_wgmma_lower(struct kiln__plan *plan, const struct engine *eng
                                const struct kiln__product *product)
 {
     struct way way = choose_way(plan, engine, product);
-    if (!way.cut) /* proven a moment ago */
-        way.cut = &way.kind->cuts[0];
+    if (!way.tiling) /* proven a moment ago */
+        way.tiling = &way.kind->tilings[0];
     const struct kiln__product prepared = matmul_wgmma_prepare(plan, group, product, way.kind);
     if (way.splits == 1) {
         add_product(plan, group, &prepared, way, &product->c);

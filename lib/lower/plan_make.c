@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups to a plan: where values live, launches and transfers in their order, memory. */
 #include "lower/generic.h"
+#include "lower/lower.h"
 #include "lower/workload.h"
-#include "plan/plan_builder.h"
+#include "memory/memory.h"
 #include "plan/traffic.h"
 
 #include <stdlib.h>
@@ -208,9 +209,13 @@ static bool lower_fusion(struct kiln__plan_builder *builder)
         !kiln__plan_in_place(builder) || !place_nodes(builder))
         return false;
     kiln__plan_find_frozen(builder);
-    return kiln__plan_find_absorbed(builder) && make_steps(builder) &&
-           kiln__plan_count_bytes(plan) && kiln__plan_settle_prepacked(plan) &&
-           kiln__plan_assign_memory(plan) && kiln__plan_find_dependencies(builder);
+    if (!kiln__plan_find_absorbed(builder) || !make_steps(builder) ||
+        !kiln__plan_count_bytes(plan) || !kiln__plan_settle_prepacked(plan))
+        return false;
+    const struct kiln__traits *traits = plan->options.device->traits;
+    if (plan->options.one_launch && traits->one_launch && traits->chunked)
+        kiln__plan_prepack_first(plan);
+    return kiln__plan_assign_memory(plan) && kiln__plan_find_dependencies(builder);
 }
 
 kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan_options *options,

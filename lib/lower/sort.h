@@ -21,7 +21,7 @@ struct kiln__sorting {
 
 /* So many parts of each line that there are `wanted` of all lines; no part has fewer than `least`
  * elements, and there is one of each line at least. */
-size_t kiln__sort_parts(const struct kiln__sorting *sort, size_t wanted, size_t least);
+size_t kiln__sort_runs(const struct kiln__sorting *sort, size_t wanted, size_t least);
 
 /* A launch of a kernel in one dimension, of one work-group of so many; its options have `more`
  * behind those of keys. */
@@ -45,8 +45,8 @@ typedef void kiln__sort_lower_few(struct kiln__plan *plan, const struct kiln__so
                                   const struct kiln__sort_few *few);
 
 /* Of parts, if there are several, and then of what these have left. */
-void kiln__sort_by_parts(struct kiln__plan *plan, const struct kiln__sorting *sort, size_t parts,
-                         kiln__sort_lower_few *lower);
+void kiln__sort_by_runs(struct kiln__plan *plan, const struct kiln__sorting *sort, size_t parts,
+                        kiln__sort_lower_few *lower);
 
 /* What launches do that put keys in the order of one digit (kernels/sort_cpu_digits.cl,
  * kernels/sort_gpu_digits.cl). */

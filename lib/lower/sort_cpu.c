@@ -8,7 +8,7 @@
 
 static size_t parts_of(const struct kiln__sorting *sort)
 {
-    return kiln__sort_parts(sort, sort->traits->chunks, LEAST);
+    return kiln__sort_runs(sort, sort->traits->chunks, LEAST);
 }
 
 /* ---- lines ---- */
@@ -16,7 +16,7 @@ static size_t parts_of(const struct kiln__sorting *sort)
 /* Parts of which each leaves little: those that the first few are taken from. */
 static size_t parts_for_few(const struct kiln__sorting *sort)
 {
-    return kiln__sort_parts(sort, sort->traits->chunks, LEAST + 4 * sort->kept);
+    return kiln__sort_runs(sort, sort->traits->chunks, LEAST + 4 * sort->kept);
 }
 
 static void lower_few(struct kiln__plan *plan, const struct kiln__sorting *sort,
@@ -45,7 +45,7 @@ static void lower_lines(struct kiln__plan *plan, uint32_t group, const void *wor
 {
     const struct kiln__sorting *sort = work;
     (void)group;
-    kiln__sort_by_parts(plan, sort, parts_for_few(sort), lower_few);
+    kiln__sort_by_runs(plan, sort, parts_for_few(sort), lower_few);
 }
 
 /* ---- digits ---- */

@@ -76,8 +76,8 @@ static void lower_first(struct kiln__plan *plan, uint32_t group, const void *wor
 {
     const struct kiln__sorting *sort = work;
     (void)group;
-    kiln__sort_by_parts(plan, sort, kiln__sort_parts(sort, GROUPS, LEAST + 4 * sort->kept),
-                        lower_few);
+    kiln__sort_by_runs(plan, sort, kiln__sort_runs(sort, GROUPS, LEAST + 4 * sort->kept),
+                       lower_few);
 }
 
 /* ---- digits ---- */

@@ -4,8 +4,8 @@
  * Net Inference"). */
 #include <stdlib.h>
 
+#include "memory/memory.h"
 #include "memory/occupancy.h"
-#include "plan/plan_builder.h"
 
 /* Enough for every vector type and cache line, and for every device's sub-buffers. */
 #define ALIGNMENT 256

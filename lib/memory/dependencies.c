@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/plan_builder.h"
+#include "memory/memory.h"
 
 #define NONE UINT32_MAX
 
@@ -50,10 +50,7 @@ static void dependencies_note(struct walk *walk, uint32_t step)
     if (step == NONE || step == walk->step || walk->noted_for[step] == walk->step + 1)
         return;
     walk->noted_for[step] = walk->step + 1;
-    uint32_t *place = kiln__vector_push(&walk->plan->dependencies);
-    if (place)
-        *place = step;
-    walk->failed = walk->failed || !place;
+    walk->failed = !kiln__vector_add(&walk->plan->dependencies, step) || walk->failed;
 }
 
 /* Readers come after the writer: who waits for them need not wait for it. */
@@ -68,11 +65,10 @@ static void note_all(struct walk *walk, const struct use *use)
 static void read_slot(struct walk *walk, struct use *use)
 {
     dependencies_note(walk, use->writer);
-    struct reader *reader = kiln__vector_push(&walk->readers);
-    walk->failed = walk->failed || !reader;
-    if (!reader)
+    if (!kiln__vector_add(&walk->readers, (struct reader){walk->step, use->readers})) {
+        walk->failed = true;
         return;
-    *reader = (struct reader){walk->step, use->readers};
+    }
     use->readers = (uint32_t)(walk->readers.count - 1);
     use->count++;
 }
@@ -85,12 +81,10 @@ static void write_slot(struct walk *walk, struct use *use)
 
 /* ---- the arena ---- */
 
-static void dependencies_keep(struct walk *walk, size_t from, size_t to, uint32_t slot)
+static void dependencies_hold(struct walk *walk, size_t from, size_t to, uint32_t slot)
 {
-    struct range *place = from < to ? kiln__vector_push(&walk->left) : NULL;
-    walk->failed = walk->failed || (from < to && !place);
-    if (place)
-        *place = (struct range){from, to, slot};
+    if (from < to && !kiln__vector_add(&walk->left, (struct range){from, to, slot}))
+        walk->failed = true;
 }
 
 /* The range is written over: in whole or in part. */
@@ -102,7 +96,7 @@ static void pass_on(struct walk *walk, uint32_t slot)
         *use = (struct use){.writer = walk->step, .readers = NONE};
 }
 
-static size_t first_behind(const struct walk *walk, size_t at)
+static size_t first_after(const struct walk *walk, size_t at)
 {
     size_t low = 0, high = walk->arena.count;
     while (low < high) {
@@ -138,16 +132,16 @@ static void dependencies_enter(struct walk *walk, uint32_t index)
 {
     const struct kiln__slot *slot = &walk->plan->slots.items[index];
     const size_t from = slot->offset, to = from + slot->bytes;
-    size_t first = first_behind(walk, from), last = first;
+    size_t first = first_after(walk, from), last = first;
     walk->left.count = 0;
     if (first < walk->arena.count && walk->arena.items[first].from < from)
-        dependencies_keep(walk, walk->arena.items[first].from, from, walk->arena.items[first].slot);
-    dependencies_keep(walk, from, to, index);
+        dependencies_hold(walk, walk->arena.items[first].from, from, walk->arena.items[first].slot);
+    dependencies_hold(walk, from, to, index);
     for (; last < walk->arena.count && walk->arena.items[last].from < to; last++) {
         const struct range *range = &walk->arena.items[last];
         pass_on(walk, range->slot);
         if (range->to > to)
-            dependencies_keep(walk, to, range->to, range->slot);
+            dependencies_hold(walk, to, range->to, range->slot);
     }
     dependencies_exchange(walk, first, last - first);
 }

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "plan/plan_builder.h"
+#include "memory/memory.h"
 
 /* What must run before a group. */
 struct edge {
@@ -154,11 +154,11 @@ static void add_edge(struct scheduler *scheduler, uint32_t before, uint32_t grou
 {
     if (before == group || before == KILN__NO_GROUP)
         return;
-    struct edge *edge = kiln__vector_push(&scheduler->edges);
-    scheduler->failed = scheduler->failed || !edge;
-    if (!edge)
+    if (!kiln__vector_add(&scheduler->edges,
+                          (struct edge){before, request, scheduler->edge[group]})) {
+        scheduler->failed = true;
         return;
-    *edge = (struct edge){before, request, scheduler->edge[group]};
+    }
     scheduler->edge[group] = (uint32_t)scheduler->edges.count;
 }
 

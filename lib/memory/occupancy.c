@@ -127,12 +127,8 @@ static bool occupancy_collect(struct kiln__occupancy *occupied, const struct vis
     struct visit half[2];
     bool within = is_within(visit), done = true;
     const struct ranges *ranges = &(within ? occupied->any : occupied->all)[visit->node];
-    if (ranges->list.count) {
-        const struct ranges **place = kiln__vector_push(&occupied->asked);
-        if (!place)
-            return false;
-        *place = ranges;
-    }
+    if (ranges->list.count && !kiln__vector_add(&occupied->asked, ranges))
+        return false;
     for (unsigned i = within ? 0 : halves(visit, half); i-- > 0 && done;)
         done = occupancy_collect(occupied, &half[i]);
     return done;

@@ -50,7 +50,7 @@ static const struct life *life_of(const struct choosing *choosing, uint32_t node
 
 /* ---- what runs when ---- */
 
-static void find_places(struct choosing *choosing)
+static void number_steps(struct choosing *choosing)
 {
     const struct kiln__plan *plan = choosing->plan;
     uint32_t now = 0, group = KILN__NO_GROUP;
@@ -288,7 +288,7 @@ bool kiln__plan_choose_rematerialised(const struct kiln__plan *plan, uint64_t by
                 choosing.seen,
          chosen = false;
     if (done) {
-        find_places(&choosing);
+        number_steps(&choosing);
         find_peak(&choosing);
         find_lives(&choosing);
         find_late(&choosing);

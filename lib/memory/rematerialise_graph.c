@@ -29,13 +29,9 @@ static uint32_t rematerialise_add(struct copying *copying, const struct kiln__no
                                   struct kiln__rematerialised mark)
 {
     uint32_t index = 0;
-    struct kiln__rematerialised *place = kiln__vector_push(&copying->to->rematerialised);
-    if (!place || !kiln__graph_add(copying->to, node, &index)) {
-        copying->failed = true;
-        return 0;
-    }
-    *place = mark;
-    return index;
+    copying->failed = !kiln__vector_add(&copying->to->rematerialised, mark) ||
+                      !kiln__graph_add(copying->to, node, &index);
+    return copying->failed ? 0 : index;
 }
 
 static struct kiln__rematerialised mark_of(const struct copying *copying, uint32_t index)
@@ -44,7 +40,7 @@ static struct kiln__rematerialised mark_of(const struct copying *copying, uint32
                                                : (struct kiln__rematerialised){0};
 }
 
-static uint32_t rematerialise_keep(struct copying *copying, uint32_t index);
+static uint32_t rematerialise_copy(struct copying *copying, uint32_t index);
 
 /* Who is late uses another one than `index` itself. */
 static bool is_another(const struct copying *copying, uint32_t index)
@@ -64,7 +60,7 @@ static uint32_t rematerialise_repeat(struct copying *copying, uint32_t index)
         uint32_t input = node.input[k];
         bool held = copying->choices[input].held || !copying->from->nodes.items[input].n_inputs;
         node.input[k] = held && !copying->choices[input].chosen
-                            ? rematerialise_keep(copying, input)
+                            ? rematerialise_copy(copying, input)
                             : rematerialise_repeat(copying, input);
     }
     struct kiln__rematerialised mark = {copying->since, choice->held,
@@ -73,7 +69,7 @@ static uint32_t rematerialise_repeat(struct copying *copying, uint32_t index)
                copying->failed ? 0 : rematerialise_add(copying, &node, mark);
 }
 
-static uint32_t rematerialise_keep(struct copying *copying, uint32_t index)
+static uint32_t rematerialise_copy(struct copying *copying, uint32_t index)
 {
     struct kiln__node node = copying->from->nodes.items[index];
     struct kiln__rematerialised mark = mark_of(copying, index);
@@ -87,7 +83,7 @@ static uint32_t rematerialise_keep(struct copying *copying, uint32_t index)
         bool other = late && is_another(copying, node.input[k]);
         changed = changed || other;
         node.input[k] = other ? rematerialise_repeat(copying, node.input[k])
-                              : rematerialise_keep(copying, node.input[k]);
+                              : rematerialise_copy(copying, node.input[k]);
     }
     if (changed) { /* it joins what it did, and nothing before that */
         uint32_t start = copying->start[copying->choices[index].before - 1];
@@ -139,16 +135,10 @@ static void copy_nodes(struct copying *copying)
     for (uint32_t i = 0; i < from->nodes.count && !copying->failed; i++) {
         repeat_before(copying, i);
         if (!copying->failed)
-            rematerialise_keep(copying, i);
+            rematerialise_copy(copying, i);
     }
-    for (size_t i = 0; i < from->requests.count && !copying->failed; i++) {
-        struct kiln__request *request = kiln__vector_push(&copying->to->requests);
-        copying->failed = !request;
-        if (!request)
-            return;
-        *request = from->requests.items[i];
-        request->node = copying->map[request->node];
-    }
+    copying->failed =
+        copying->failed || !kiln__graph_pass_requests(from, copying->map, copying->to);
 }
 
 /* ---- what nobody uses any more ---- */
@@ -178,10 +168,9 @@ static void follow_recorded(struct copying *copying, const bool *needed, const u
     const struct kiln__graph *from = copying->from;
     for (size_t i = 0; i < from->became.count && !copying->failed; i++) {
         uint32_t was = from->became.items[i];
-        uint32_t *place = kiln__vector_push(&copying->to->became);
-        copying->failed = !place;
-        if (place)
-            *place = was == KILN__DROPPED ? was : stands_for(copying, needed, now, was);
+        copying->failed =
+            !kiln__vector_add(&copying->to->became,
+                              was == KILN__DROPPED ? was : stands_for(copying, needed, now, was));
     }
 }
 

@@ -11,17 +11,17 @@ struct place {
     uint32_t node;
 };
 
-struct hastening {
+struct early {
     const struct kiln__plan *plan;
-    bool *hasty; /* per node: maps that only results are made of */
+    bool *advances; /* per node: maps that only results are made of */
     struct place *places;
     uint32_t *now; /* per node: its number in the new graph */
 };
 
 /* Whether the kernel that computes a root is begun by such a node. */
-static bool may_move(const struct hastening *hastening, uint32_t index)
+static bool may_move(const struct early *early, uint32_t index)
 {
-    const struct kiln__fusion *fusion = &hastening->plan->fusion;
+    const struct kiln__fusion *fusion = &early->plan->fusion;
     const struct kiln__node *node = &fusion->graph.nodes.items[index];
     uint32_t group = fusion->group_of[index];
     if (!kiln__node_is_pointwise(node) && !kiln__node_is_movement(node))
@@ -29,20 +29,20 @@ static bool may_move(const struct hastening *hastening, uint32_t index)
     return group == KILN__NO_GROUP || fusion->groups.items[group].kind == KILN__GROUP_MAP;
 }
 
-static void find_hasty(struct hastening *hastening)
+static void find_advancing(struct early *early)
 {
-    const struct kiln__fusion *fusion = &hastening->plan->fusion;
+    const struct kiln__fusion *fusion = &early->plan->fusion;
     const struct kiln__graph *graph = &fusion->graph;
-    bool *hasty = hastening->hasty;
+    bool *advances = early->advances;
     for (size_t i = 0; i < graph->requests.count; i++)
-        hasty[graph->requests.items[i].node] = true;
+        advances[graph->requests.items[i].node] = true;
     for (uint32_t i = (uint32_t)graph->nodes.count; i-- > 0;)
         for (unsigned k = 0; k < graph->nodes.items[i].n_inputs; k++)
-            hasty[graph->nodes.items[i].input[k]] = true;
+            advances[graph->nodes.items[i].input[k]] = true;
     for (uint32_t i = (uint32_t)graph->nodes.count; i-- > 0;) {
-        hasty[i] = hasty[i] && may_move(hastening, i);
-        for (unsigned k = 0; !hasty[i] && k < graph->nodes.items[i].n_inputs; k++)
-            hasty[graph->nodes.items[i].input[k]] = false;
+        advances[i] = advances[i] && may_move(early, i);
+        for (unsigned k = 0; !advances[i] && k < graph->nodes.items[i].n_inputs; k++)
+            advances[graph->nodes.items[i].input[k]] = false;
     }
 }
 
@@ -55,39 +55,39 @@ static int compare(const void *a, const void *b)
 }
 
 /* Inputs come first: nothing comes behind a later node than what is made of it does. */
-static void sort(struct hastening *hastening)
+static void sort(struct early *early)
 {
-    const struct kiln__graph *graph = &hastening->plan->fusion.graph;
+    const struct kiln__graph *graph = &early->plan->fusion.graph;
     size_t count = graph->nodes.count;
     for (uint32_t i = 0; i < count; i++) {
         const struct kiln__node *node = &graph->nodes.items[i];
-        bool moves = hastening->hasty[i] || !node->n_inputs;
-        hastening->places[i] = (struct place){moves ? 0 : i, i};
-        for (unsigned k = 0; hastening->hasty[i] && k < node->n_inputs; k++) {
-            uint32_t behind = hastening->places[node->input[k]].behind;
-            if (behind > hastening->places[i].behind)
-                hastening->places[i].behind = behind;
+        bool moves = early->advances[i] || !node->n_inputs;
+        early->places[i] = (struct place){moves ? 0 : i, i};
+        for (unsigned k = 0; early->advances[i] && k < node->n_inputs; k++) {
+            uint32_t behind = early->places[node->input[k]].behind;
+            if (behind > early->places[i].behind)
+                early->places[i].behind = behind;
         }
     }
-    qsort(hastening->places, count, sizeof *hastening->places, compare);
+    qsort(early->places, count, sizeof *early->places, compare);
     for (uint32_t i = 0; i < count; i++)
-        hastening->now[hastening->places[i].node] = i;
+        early->now[early->places[i].node] = i;
 }
 
 /* What has moved joins nothing that it did not before. */
-static bool add_node(const struct hastening *hastening, uint32_t index, uint32_t *since,
+static bool add_node(const struct early *early, uint32_t index, uint32_t *since,
                      struct kiln__graph *to)
 {
-    const struct kiln__graph *from = &hastening->plan->fusion.graph;
-    uint32_t was = hastening->places[index].node, at;
+    const struct kiln__graph *from = &early->plan->fusion.graph;
+    uint32_t was = early->places[index].node, at;
     struct kiln__node node = from->nodes.items[was];
     struct kiln__rematerialised *mark = kiln__vector_push(&to->rematerialised);
     for (unsigned k = 0; k < node.n_inputs; k++)
-        node.input[k] = hastening->now[node.input[k]];
+        node.input[k] = early->now[node.input[k]];
     if (!mark || !kiln__graph_add(to, &node, &at))
         return false;
-    *since = hastening->hasty[was] ? *since : index + 1;
-    if (hastening->hasty[was])
+    *since = early->advances[was] ? *since : index + 1;
+    if (early->advances[was])
         mark->since = *since;
     return true;
 }
@@ -96,35 +96,26 @@ bool kiln__plan_schedule_early(const struct kiln__plan *plan, struct kiln__graph
 {
     const struct kiln__graph *from = &plan->fusion.graph;
     size_t count = from->nodes.count;
-    struct hastening hastening = {.plan = plan};
+    struct early early = {.plan = plan};
     uint32_t since = 0;
     *to = (struct kiln__graph){.batch_invariant = from->batch_invariant};
-    hastening.hasty = calloc(count + 1, sizeof *hastening.hasty);
-    hastening.places = malloc((count + 1) * sizeof *hastening.places);
-    hastening.now = malloc((count + 1) * sizeof *hastening.now);
-    bool done = hastening.hasty && hastening.places && hastening.now;
+    early.advances = calloc(count + 1, sizeof *early.advances);
+    early.places = malloc((count + 1) * sizeof *early.places);
+    early.now = malloc((count + 1) * sizeof *early.now);
+    bool done = early.advances && early.places && early.now;
     if (done) {
-        find_hasty(&hastening);
-        sort(&hastening);
+        find_advancing(&early);
+        sort(&early);
     }
     for (uint32_t i = 0; i < count && done; i++)
-        done = add_node(&hastening, i, &since, to);
-    for (size_t i = 0; i < from->requests.count && done; i++) {
-        struct kiln__request *request = kiln__vector_push(&to->requests);
-        done = request;
-        if (done) {
-            *request = from->requests.items[i];
-            request->node = hastening.now[request->node];
-        }
-    }
+        done = add_node(&early, i, &since, to);
+    done = done && kiln__graph_pass_requests(from, early.now, to);
     for (size_t i = 0; i < from->became.count && done; i++) {
-        uint32_t *place = kiln__vector_push(&to->became), was = from->became.items[i];
-        done = place;
-        if (done)
-            *place = was == KILN__DROPPED ? was : hastening.now[was];
+        const uint32_t was = from->became.items[i];
+        done = kiln__vector_add(&to->became, was == KILN__DROPPED ? was : early.now[was]);
     }
-    free(hastening.hasty);
-    free(hastening.places);
-    free(hastening.now);
+    free(early.advances);
+    free(early.places);
+    free(early.now);
     return done;
 }

@@ -10,8 +10,6 @@
 #include "record/call.h"
 #include "record/operations.h"
 
-static const kiln_tensor none = {0};
-
 /* One call: x, and which of its dimensions is that of the channels. */
 struct call {
     kiln_batch *batch;
@@ -54,7 +52,7 @@ static bool read_channels(const struct call *call, const char *name, bool needed
 
 static kiln_tensor channels_number(const struct call *call, double value)
 {
-    return call->batch->error.status ? none : kiln_constant(call->batch, KILN_F32, value);
+    return call->batch->error.status ? kiln__none : kiln_constant(call->batch, KILN_F32, value);
 }
 
 static kiln_tensor channels_scaled(const struct call *call, kiln_tensor y, kiln_tensor scale,
@@ -77,10 +75,10 @@ kiln_tensor kiln_batch_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
         !read_channels(&call, "shift", false, &shift) ||
         !read_channels(&call, "mean", true, &mean) ||
         !read_channels(&call, "variance", true, &variance))
-        return none;
+        return kiln__none;
     kiln_tensor by = kiln_rsqrt(batch, kiln_add(batch, variance, channels_number(&call, epsilon)));
     by = scale.id ? kiln_mul(batch, by, scale) : by;
-    return channels_scaled(&call, kiln_mul(batch, kiln_sub(batch, x, mean), by), none, shift);
+    return channels_scaled(&call, kiln_mul(batch, kiln_sub(batch, x, mean), by), kiln__none, shift);
 }
 
 kiln_tensor kiln_batch_norm_train(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
@@ -92,14 +90,14 @@ kiln_tensor kiln_batch_norm_train(kiln_batch *batch, kiln_tensor x, kiln_tensor 
     int axes[KILN_MAX_RANK];
     size_t n = 0;
     if (mean)
-        *mean = none;
+        *mean = kiln__none;
     if (variance)
-        *variance = none;
+        *variance = kiln__none;
     if (!channels_begin(&call, x, axis) ||
         !kiln__check_number(batch, __func__, "epsilon", epsilon) ||
         !read_channels(&call, "scale", false, &scale) ||
         !read_channels(&call, "shift", false, &shift))
-        return none;
+        return kiln__none;
     if (call.shape.rank == 1)
         x = kiln_reshape(batch, x, 2, (size_t[]){1, call.shape.dims[0]});
     for (uint32_t d = 0; d < call.shape.rank; d++)
@@ -111,8 +109,8 @@ kiln_tensor kiln_batch_norm_train(kiln_batch *batch, kiln_tensor x, kiln_tensor 
         *mean = kiln__record_mean(batch, __func__, x, n, axes);
     if (variance)
         *variance = kiln_variance(batch, x, n, axes, 0, 0);
-    kiln_tensor y = channels_scaled(&call, kiln_layer_norm(batch, x, none, none, n, axes, epsilon),
-                                    scale, shift);
+    kiln_tensor y = channels_scaled(
+        &call, kiln_layer_norm(batch, x, kiln__none, kiln__none, n, axes, epsilon), scale, shift);
     return call.shape.rank == 1 ? kiln_reshape(batch, y, 1, call.shape.dims) : y;
 }
 
@@ -134,7 +132,7 @@ static kiln_tensor normalize_groups(struct call *call, kiln_tensor x, kiln_tenso
             axes[n++] = (int)cut.rank - 1;
     }
     kiln_tensor y = kiln_reshape(call->batch, x, cut.rank, cut.dims);
-    y = kiln_layer_norm(call->batch, y, none, none, n, axes, epsilon);
+    y = kiln_layer_norm(call->batch, y, kiln__none, kiln__none, n, axes, epsilon);
     y = kiln_reshape(call->batch, y, call->shape.rank, call->shape.dims);
     return channels_scaled(call, y, scale, shift);
 }
@@ -148,19 +146,19 @@ kiln_tensor kiln_group_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
         !kiln__check_number(batch, __func__, "epsilon", epsilon) ||
         !read_channels(&call, "scale", false, &scale) ||
         !read_channels(&call, "shift", false, &shift))
-        return none;
+        return kiln__none;
     if (call.axis == 0 || call.shape.rank == KILN_MAX_RANK) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: channels in dimension %u of shape %s: the first one is the batch's, and 7 "
                    "are the most",
                    __func__, call.axis, kiln__shape_text(&call.shape).text);
-        return none;
+        return kiln__none;
     }
     if (groups == 0 || call.shape.dims[call.axis] % groups) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: %zu channels are not cut into %zu equal groups", __func__,
                    call.shape.dims[call.axis], groups);
-        return none;
+        return kiln__none;
     }
     return normalize_groups(&call, x, scale, shift, groups, epsilon);
 }
@@ -177,7 +175,7 @@ kiln_tensor kiln_instance_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor sca
         !kiln__check_number(batch, __func__, "epsilon", epsilon) ||
         !read_channels(&call, "scale", false, &scale) ||
         !read_channels(&call, "shift", false, &shift))
-        return none;
+        return kiln__none;
     for (uint32_t d = 1; d < call.shape.rank; d++)
         if (d != call.axis)
             axes[n++] = (int)d;
@@ -186,10 +184,10 @@ kiln_tensor kiln_instance_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor sca
                    "%s: channels in dimension %u of shape %s: the first one is the batch's, and "
                    "another is normalised",
                    __func__, call.axis, kiln__shape_text(&call.shape).text);
-        return none;
+        return kiln__none;
     }
-    return channels_scaled(&call, kiln_layer_norm(batch, x, none, none, n, axes, epsilon), scale,
-                           shift);
+    return channels_scaled(
+        &call, kiln_layer_norm(batch, x, kiln__none, kiln__none, n, axes, epsilon), scale, shift);
 }
 
 /* ---- local response ---- */
@@ -203,13 +201,13 @@ kiln_tensor kiln_local_response_norm(kiln_batch *batch, kiln_tensor x, int axis,
     if (!channels_begin(&call, x, axis) || !kiln__check_number(batch, __func__, "alpha", alpha) ||
         !kiln__check_number(batch, __func__, "beta", beta) ||
         !kiln__check_number(batch, __func__, "bias", bias))
-        return none;
+        return kiln__none;
     if (size == 0 || size > INT32_MAX || call.shape.rank == KILN_MAX_RANK) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: windows of %zu channels over shape %s, of 1 or more over 7 dimensions at "
                    "most",
                    __func__, size, kiln__shape_text(&call.shape).text);
-        return none;
+        return kiln__none;
     }
     if (kiln__shape_count(&call.shape) == 0)
         return kiln_cast(batch, x, KILN_F32);
@@ -308,7 +306,7 @@ kiln_tensor kiln_rotary(kiln_batch *batch, kiln_tensor x, kiln_tensor cosine, ki
     struct call call = {.batch = batch, .name = __func__};
     size_t pairs;
     if (!channels_begin(&call, x, -1) || !check_angles(&call, cosine, sine, &pairs))
-        return none;
+        return kiln__none;
     struct kiln__shape turned = call.shape;
     const size_t width = turned.dims[turned.rank - 1];
     turned.dims[turned.rank - 1] = 2 * pairs;
@@ -317,7 +315,7 @@ kiln_tensor kiln_rotary(kiln_batch *batch, kiln_tensor x, kiln_tensor cosine, ki
     cosine = as_pairs(&call, cosine, pairs, 1, interleaved);
     sine = as_pairs(&call, sine, pairs, 1, interleaved);
     if (batch->error.status)
-        return none;
+        return kiln__none;
     const struct kiln__node *node = kiln__batch_node(batch, own, __func__, "x");
     kiln_tensor other = others(&call, own, node->shape.rank - (interleaved ? 1 : 2), &sign);
     kiln_tensor y = kiln_add(batch, kiln_mul(batch, own, cosine),

@@ -13,8 +13,6 @@
 #include "record/operations.h"
 #include "util/structure.h"
 
-static const kiln_tensor none = {0};
-
 /* ---- one product ---- */
 
 /* Dimensions of a tensor, put together. */
@@ -33,7 +31,8 @@ static void convolution_append(struct dims *dims, size_t n, const size_t *more)
 
 static kiln_tensor reshape(const struct kiln__sliding *call, kiln_tensor x, const struct dims *dims)
 {
-    return call->batch->error.status ? none : kiln_reshape(call->batch, x, dims->rank, dims->at);
+    return call->batch->error.status ? kiln__none
+                                     : kiln_reshape(call->batch, x, dims->rank, dims->at);
 }
 
 static size_t taps_of(const struct kiln__sliding *call)
@@ -86,7 +85,7 @@ static kiln_tensor convolve_channels(const struct kiln__sliding *call, kiln_tens
     windows = reshape(call, windows, &of_windows);
     w = reshape(call, drop_channel(call, w), &of_w);
     if (call->batch->error.status)
-        return none;
+        return kiln__none;
     kiln_tensor y = kiln_sum(call->batch, kiln_mul(call->batch, windows, w), call->n, axes, 0);
     return each > 1 ? reshape(call, y, &of_y) : y;
 }
@@ -103,7 +102,7 @@ static kiln_tensor convolve_whole(const struct kiln__sliding *call, kiln_tensor 
     APPEND(&rows, depth);
     windows = reshape(call, windows, &rows);
     w = reshape(call, w, &(struct dims){2, {depth, out}});
-    return call->batch->error.status ? none : kiln_matmul(call->batch, windows, w);
+    return call->batch->error.status ? kiln__none : kiln_matmul(call->batch, windows, w);
 }
 
 /* Dimension `from` of `rank` moved to the front; or the first one moved to place `to`. */
@@ -113,7 +112,7 @@ static kiln_tensor move_first(const struct kiln__sliding *call, kiln_tensor x, s
     size_t order[KILN_MAX_RANK] = {from};
     for (size_t d = 1; d < rank; d++)
         order[d] = d <= from ? d - 1 : d;
-    return call->batch->error.status ? none : kiln_transpose(call->batch, x, order);
+    return call->batch->error.status ? kiln__none : kiln_transpose(call->batch, x, order);
 }
 
 static kiln_tensor move_from_first(const struct kiln__sliding *call, kiln_tensor x, size_t rank,
@@ -122,7 +121,7 @@ static kiln_tensor move_from_first(const struct kiln__sliding *call, kiln_tensor
     size_t order[KILN_MAX_RANK] = {0};
     for (size_t d = 0; d < rank; d++)
         order[d] = d < to ? d + 1 : d == to ? 0 : d;
-    return call->batch->error.status ? none : kiln_transpose(call->batch, x, order);
+    return call->batch->error.status ? kiln__none : kiln_transpose(call->batch, x, order);
 }
 
 /* A batch of products, one for each group. */
@@ -145,7 +144,7 @@ static kiln_tensor convolve_groups(const struct kiln__sliding *call, kiln_tensor
     w = move_first(call, reshape(call, w, &weights), weights.rank, n + 1);
     w = reshape(call, w, &(struct dims){3, {groups, depth, each}});
     if (call->batch->error.status)
-        return none;
+        return kiln__none;
     kiln_tensor y = kiln_matmul(call->batch, windows, w);
     APPEND(&y_dims, groups);
     convolution_append(&y_dims, 1 + n, shape.dims);
@@ -159,8 +158,8 @@ static kiln_tensor convolve_groups(const struct kiln__sliding *call, kiln_tensor
 /* ---- groups beyond what a tensor has dimensions for ---- */
 
 /* Each group by itself. */
-static kiln_tensor convolve_apart(const struct kiln__sliding *call, kiln_tensor x, kiln_tensor w,
-                                  size_t out)
+static kiln_tensor convolve_each_group(const struct kiln__sliding *call, kiln_tensor x,
+                                       kiln_tensor w, size_t out)
 {
     kiln_batch *batch = call->batch;
     size_t groups = call->groups, in = channels_in(call) / groups, each = out / groups;
@@ -173,7 +172,7 @@ static kiln_tensor convolve_apart(const struct kiln__sliding *call, kiln_tensor 
     for (size_t g = 0; parts && g < groups && !batch->error.status; g++)
         parts[g] = kiln__convolve(&one, kiln__record_part(batch, x, -1, g * in, in),
                                   kiln__record_part(batch, w, -1, g * each, each));
-    kiln_tensor y = batch->error.status ? none : kiln_concat(batch, groups, parts, -1);
+    kiln_tensor y = batch->error.status ? kiln__none : kiln_concat(batch, groups, parts, -1);
     free(parts);
     return y;
 }
@@ -181,15 +180,15 @@ static kiln_tensor convolve_apart(const struct kiln__sliding *call, kiln_tensor 
 kiln_tensor kiln__convolve(const struct kiln__sliding *call, kiln_tensor x, kiln_tensor w)
 {
     if (call->batch->error.status)
-        return none;
+        return kiln__none;
     size_t groups = call->groups, out = kiln__sliding_shape(call, w).dims[call->n + 1];
     bool by_channel = groups > 1 && channels_in(call) == groups;
     bool has_room = 2 * call->n + 3 <= KILN_MAX_RANK;
     if (groups > 1 && !has_room && !(by_channel && out == groups))
-        return convolve_apart(call, x, w, out);
+        return convolve_each_group(call, x, w, out);
     kiln_tensor windows = kiln__sliding_windows(call, x, 0);
     if (call->batch->error.status)
-        return none;
+        return kiln__none;
     return by_channel   ? convolve_channels(call, windows, w, out)
            : groups > 1 ? convolve_groups(call, windows, w, out)
                         : convolve_whole(call, windows, w, out);
@@ -281,7 +280,7 @@ static kiln_tensor convolve(struct kiln__sliding *call, const kiln_conv_options 
                             uint32_t n, kiln_tensor x, kiln_tensor w)
 {
     if (!kiln__convolution_begin(call, options, n, false, &x, &w) || !kiln__sliding_check(call))
-        return none;
+        return kiln__none;
     return kiln__sliding_result(call, kiln__convolve(call, x, w));
 }
 
@@ -291,7 +290,8 @@ kiln_tensor kiln_conv(kiln_batch *batch, kiln_tensor x, kiln_tensor w,
     KILN__CALL(batch);
     struct kiln__sliding call = {.batch = batch, .name = __func__};
     kiln_conv_options own;
-    return kiln__convolution_options(&call, options, &own) ? convolve(&call, &own, 0, x, w) : none;
+    return kiln__convolution_options(&call, options, &own) ? convolve(&call, &own, 0, x, w)
+                                                           : kiln__none;
 }
 
 kiln_tensor kiln_conv2d(kiln_batch *batch, kiln_tensor x, kiln_tensor w,
@@ -304,7 +304,7 @@ kiln_tensor kiln_conv2d(kiln_batch *batch, kiln_tensor x, kiln_tensor w,
     if (!kiln__batch_is_open(batch, __func__) ||
         (options &&
          KILN__STRUCTURE_READ(&batch->error, __func__, options, "KILN_WINDOW_OPTIONS_INIT", &own)))
-        return none;
+        return kiln__none;
     general.groups = own.groups;
     memcpy(general.stride, own.stride, sizeof own.stride);
     memcpy(general.dilation, own.dilation, sizeof own.dilation);

@@ -11,8 +11,6 @@
 #include "nn/convolution.h"
 #include "record/call.h"
 
-static const kiln_tensor none = {0};
-
 /* Beyond it sums of extents are not exact in a double. */
 #define MOST 0x1p52
 
@@ -103,9 +101,10 @@ static kiln_tensor stretch(const struct transposed *t, kiln_tensor x)
     }
     if (!any)
         return x;
-    kiln_type type = call->batch->graph.nodes.items[kiln__tensor_index(x)].type;
+    kiln_type type = kiln__tensor_node(call->batch, x)->type;
     kiln_tensor zeros = kiln_fill(call->batch, type, shape.rank, shape.dims, 0);
-    return call->batch->error.status ? none : kiln_insert_slice(call->batch, zeros, x, start, step);
+    return call->batch->error.status ? kiln__none
+                                     : kiln_insert_slice(call->batch, zeros, x, start, step);
 }
 
 /* x without what no window of the result has, and as wide as they are. */
@@ -153,8 +152,8 @@ static void add_to_order(struct dims *dims, uint32_t d)
 static kiln_tensor transposed_reorder(const struct kiln__sliding *call, kiln_tensor x,
                                       const struct dims *dims)
 {
-    x = call->batch->error.status ? none : kiln_reshape(call->batch, x, dims->rank, dims->at);
-    return call->batch->error.status ? none : kiln_transpose(call->batch, x, dims->order);
+    x = call->batch->error.status ? kiln__none : kiln_reshape(call->batch, x, dims->rank, dims->at);
+    return call->batch->error.status ? kiln__none : kiln_transpose(call->batch, x, dims->order);
 }
 
 /* w with zeros behind each window, so that it is whole strides long. */
@@ -214,7 +213,8 @@ static kiln_tensor phase_weights(const struct transposed *t, kiln_tensor w, size
     if (!call->batch->error.status)
         w = reverse_reaches(t, w);
     w = transposed_reorder(call, w, &dims);
-    return call->batch->error.status ? none : kiln_reshape(call->batch, w, whole.rank, whole.dims);
+    return call->batch->error.status ? kiln__none
+                                     : kiln_reshape(call->batch, w, whole.rank, whole.dims);
 }
 
 /* ---- the result ---- */
@@ -225,7 +225,7 @@ static kiln_tensor sort_phases(const struct transposed *t, kiln_tensor y, size_t
     const struct kiln__sliding *call = t->call;
     const uint32_t n = call->n;
     if (call->batch->error.status)
-        return none;
+        return kiln__none;
     const struct kiln__shape shape = kiln__sliding_shape(call, y);
     struct dims dims = {0};
     struct kiln__shape whole = {.rank = n + 2};
@@ -247,7 +247,7 @@ static kiln_tensor sort_phases(const struct transposed *t, kiln_tensor y, size_t
     whole.dims[n + 1] = each * call->groups;
     y = transposed_reorder(call, y, &dims);
     if (call->batch->error.status)
-        return none;
+        return kiln__none;
     y = kiln_reshape(call->batch, y, whole.rank, whole.dims);
     for (uint32_t d = 0; d < whole.rank; d++)
         stop[d] = (int64_t)whole.dims[d];
@@ -255,7 +255,7 @@ static kiln_tensor sort_phases(const struct transposed *t, kiln_tensor y, size_t
         start[1 + i] = (int64_t)t->skip[i];
         stop[1 + i] = start[1 + i] + (int64_t)t->out[i];
     }
-    return call->batch->error.status ? none : kiln_slice(call->batch, y, start, stop, NULL);
+    return call->batch->error.status ? kiln__none : kiln_slice(call->batch, y, start, stop, NULL);
 }
 
 /* ---- the call ---- */
@@ -267,12 +267,12 @@ static kiln_tensor transpose_groups(const struct transposed *given, kiln_tensor 
     const uint32_t n = call.n;
     t.call = &call;
     if (call.batch->error.status)
-        return none;
+        return kiln__none;
     size_t each = kiln__sliding_shape(&call, w).dims[n];
     x = stretch(&t, x);
     if (!call.batch->error.status)
         x = transposed_fit(&t, x);
-    w = call.batch->error.status ? none : phase_weights(&t, w, each);
+    w = call.batch->error.status ? kiln__none : phase_weights(&t, w, each);
     for (uint32_t i = 0; i < n; i++) {
         call.window[i] = t.reach[i];
         call.stride[i] = 1;
@@ -281,7 +281,7 @@ static kiln_tensor transpose_groups(const struct transposed *given, kiln_tensor 
 }
 
 /* As many of three dimensions as a tensor cannot have: each group by itself. */
-static kiln_tensor transpose_apart(const struct transposed *t, kiln_tensor x, kiln_tensor w)
+static kiln_tensor transpose_each_group(const struct transposed *t, kiln_tensor x, kiln_tensor w)
 {
     struct kiln__sliding one = *t->call;
     struct transposed part = *t;
@@ -297,7 +297,7 @@ static kiln_tensor transpose_apart(const struct transposed *t, kiln_tensor x, ki
         kiln_split(batch, w, -1, groups, NULL, parts + 2 * groups);
     for (size_t g = 0; !batch->error.status && g < groups; g++)
         parts[g] = transpose_groups(&part, parts[groups + g], parts[2 * groups + g]);
-    kiln_tensor y = batch->error.status ? none : kiln_concat(batch, groups, parts, -1);
+    kiln_tensor y = batch->error.status ? kiln__none : kiln_concat(batch, groups, parts, -1);
     free(parts);
     return y;
 }
@@ -311,13 +311,13 @@ kiln_tensor kiln_conv_transposed(kiln_batch *batch, kiln_tensor x, kiln_tensor w
     kiln_conv_options own;
     if (!kiln__convolution_options(&call, options, &own) ||
         !kiln__convolution_begin(&call, &own, 0, true, &x, &w))
-        return none;
+        return kiln__none;
     for (uint32_t i = 0; i < call.n; i++) {
         if (!find_extent(&t, i, own.output_padding[i]))
-            return none;
+            return kiln__none;
         find_phases(&t, i);
     }
     bool has_room = 2 * call.n + 3 <= KILN_MAX_RANK || call.groups == 1;
-    return kiln__sliding_result(&call,
-                                has_room ? transpose_groups(&t, x, w) : transpose_apart(&t, x, w));
+    return kiln__sliding_result(&call, has_room ? transpose_groups(&t, x, w)
+                                                : transpose_each_group(&t, x, w));
 }

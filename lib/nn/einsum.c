@@ -11,8 +11,6 @@
 #include "record/call.h"
 #include "record/operations.h"
 
-static const kiln_tensor none = {0};
-
 /* Dimensions by name: letters as their codes, those of an ellipsis as 1, 2, ... from the last one
  * to the left. */
 struct term {
@@ -378,7 +376,7 @@ static kiln_tensor einsum_combine(struct call *call, struct named *operands, siz
     bool keep[128];
     for (size_t i = 0; i < n; i++)
         if (!take_diagonals(call, &operands[i]))
-            return none;
+            return kiln__none;
     note_kept(operands, 1, n, result, keep);
     add_up(call, &operands[0], keep);
     made = operands[0];
@@ -391,10 +389,10 @@ static kiln_tensor einsum_combine(struct call *call, struct named *operands, siz
             own[(unsigned char)left.term.names[d]] = true;
         add_up(call, &operands[i], own); /* what it alone has */
         if (!einsum_multiply(call, &left, &operands[i], keep, &made))
-            return none;
+            return kiln__none;
     }
     if (call->batch->error.status)
-        return none;
+        return kiln__none;
     arrange(call, &made, result->names, result->count);
     return made.tensor;
 }
@@ -410,26 +408,26 @@ kiln_tensor kiln_einsum(kiln_batch *batch, const char *equation, size_t n,
     struct term result;
     size_t dots = 0;
     if (!kiln__batch_is_open(batch, __func__))
-        return none;
+        return kiln__none;
     if (!equation || !operands || n == 0 || n > MOST_OPERANDS) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: %zu operands, an equation and operands that must be there; 1 to %d are "
                    "taken",
                    __func__, n, MOST_OPERANDS);
-        return none;
+        return kiln__none;
     }
     const char *at = equation;
     for (size_t i = 0; i < n; i++) {
         if (!read_operand(&call, &at, operands[i], &terms[i], &dots))
-            return none;
+            return kiln__none;
         if ((*at == ',') != (i + 1 < n)) {
             einsum_fail(&call, "has not as many terms as there are operands");
-            return none;
+            return kiln__none;
         }
         at += *at == ',';
     }
     if (!read_result(&call, at, terms, n, dots, &result))
-        return none;
+        return kiln__none;
     kiln_tensor y = einsum_combine(&call, terms, n, &result);
-    return batch->error.status ? none : y;
+    return batch->error.status ? kiln__none : y;
 }

@@ -21,8 +21,6 @@
 
 #define MOST_DEPTH 100 /* of what is inside of each other */
 
-static const kiln_tensor none = {0};
-
 struct reader {
     struct kiln__expression e;
     const char *at;
@@ -204,7 +202,7 @@ static bool read_name(struct reader *r, struct kiln__value *result)
             return REFUSE(r, name, "%.*s is none of the names \"%s\"", (int)length, name, r->names);
         kiln__text_add(r->found, "%s%.*s", number ? " " : "", (int)length, name);
     }
-    *result = (struct kiln__value){.tensor = none};
+    *result = (struct kiln__value){.tensor = kiln__none};
     if (r->e.batch)
         result->tensor = r->operands[number];
     return true;
@@ -429,15 +427,15 @@ static kiln_tensor record(struct reader *r, size_t n)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "kiln_elementwise: \"%.80s\" is of %zu operands (%.80s), not of %zu", r->e.text,
                    wanted, names ? names : "", r->operands ? n : 0);
-        return none;
+        return kiln__none;
     }
     for (size_t i = 0; i < n; i++) {
         const struct kiln__phrase name = nth_name(names, i);
         if (!kiln__batch_node(batch, r->operands[i], r->e.call, name.text))
-            return none;
+            return kiln__none;
     }
     if (!read_all(r, &value))
-        return none;
+        return kiln__none;
     return kiln__value_tensor(&r->e, value);
 }
 
@@ -446,9 +444,9 @@ kiln_tensor kiln_elementwise(kiln_batch *batch, const char *text, const char *na
 {
     KILN__CALL(batch);
     if (!kiln__batch_is_open(batch, __func__))
-        return none;
+        return kiln__none;
     struct kiln__text found = {0};
-    kiln_tensor result = none;
+    kiln_tensor result = kiln__none;
     kiln__text_add(&found, "%s", "");
     if (look(__func__, text, names, &found, &batch->error)) {
         struct reader r = {
@@ -459,5 +457,5 @@ kiln_tensor kiln_elementwise(kiln_batch *batch, const char *text, const char *na
         result = record(&r, n);
     }
     kiln__text_free(&found);
-    return batch->error.status ? none : result;
+    return batch->error.status ? kiln__none : result;
 }

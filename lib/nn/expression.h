@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Expressions of elements: the text is read from the left (expression.c), and each operator and
  * function records rows of the table as soon as its operands are there (expression_record.c). */
-#ifndef KILN_NN_EXPRESSION_H
-#define KILN_NN_EXPRESSION_H
+#pragma once
 
 #include "record/batch.h"
 
@@ -72,5 +71,3 @@ bool kiln__value_call(struct kiln__expression *e, const char *name, size_t lengt
 
 /* The tensor of a value. */
 kiln_tensor kiln__value_tensor(struct kiln__expression *e, struct kiln__value a);
-
-#endif

@@ -15,8 +15,6 @@
 typedef struct kiln__expression expression;
 typedef struct kiln__value value;
 
-static const kiln_tensor none = {0};
-
 static value of_number(double number, bool whole)
 {
     return (value){.is_number = true, .is_whole = whole, .number = number};
@@ -32,7 +30,7 @@ static struct kiln__phrase place_of(const expression *e, const char *what)
 
 static kiln_type stored(const expression *e, value a)
 {
-    return e->batch->graph.nodes.items[kiln__tensor_index(a.tensor)].type;
+    return kiln__tensor_node(e->batch, a.tensor)->type;
 }
 
 /* What a value is computed in; a number by itself: what numpy makes of it. */
@@ -141,7 +139,7 @@ static bool apply(expression *e, enum kiln__elementwise op, const value *operand
     const struct kiln__elementwise_row *row = &kiln__elementwise_rows[op];
     const struct kiln__phrase place = place_of(e, row->name);
     kiln_tensor tensors[3];
-    *result = (value){.tensor = none};
+    *result = (value){.tensor = kiln__none};
     if (!e->batch)
         return true;
     const kiln_type type = operand_type(e, op, operands);
@@ -299,7 +297,7 @@ bool kiln__value_binary(expression *e, enum kiln__operator op, const value opera
     const bool arithmetic = op >= KILN__PLUS && op <= KILN__POWER;
     if (arithmetic && a.is_number && b.is_number)
         return fold(e, op, a, b, result);
-    *result = (value){.tensor = none};
+    *result = (value){.tensor = kiln__none};
     if (!e->batch)
         return true;
     switch (op) {
@@ -332,7 +330,7 @@ bool kiln__value_unary(expression *e, enum kiln__operator op, value a, value *re
         *result = of_number(a.is_whole ? 0 - a.number : -a.number, a.is_whole);
         return true;
     }
-    *result = (value){.tensor = none};
+    *result = (value){.tensor = kiln__none};
     if (!e->batch)
         return true;
     if (op == KILN__NEGATIVE)
@@ -395,7 +393,7 @@ bool kiln__value_call(expression *e, const char *name, size_t length, unsigned c
         if (!arguments[i].is_number)
             return kiln__expression_fail(e, name, "%.*s() takes a number as argument %u", shown,
                                          name, i + 1);
-    *result = (value){.tensor = none};
+    *result = (value){.tensor = kiln__none};
     if (!e->batch)
         return true;
     if (!type)

@@ -5,8 +5,6 @@
 #include "record/call.h"
 #include "record/operations.h"
 
-static const kiln_tensor none = {0};
-
 /* A cosine beyond this, or below its negative, has no angle that f32 can tell from a straight one;
  * the chord differs from such an arc by 1.3e-7 of its vectors. */
 #define STRAIGHT (1 - 1e-6)
@@ -36,7 +34,7 @@ kiln_tensor kiln_lerp(kiln_batch *batch, kiln_tensor a, kiln_tensor b, kiln_tens
     const char *call = __func__;
     const struct kiln__node *nodes[3];
     if (!check_operands(batch, call, (kiln_tensor[3]){a, b, weight}, nodes))
-        return none;
+        return kiln__none;
     kiln_tensor way = OP(sub, b, a);
     kiln_tensor from_a = OP(fma, weight, way, a);
     kiln_tensor from_b = OP(fma, OP(sub, weight, K(1)), way, b);
@@ -79,7 +77,7 @@ kiln_tensor kiln_slerp(kiln_batch *batch, kiln_tensor a, kiln_tensor b, kiln_ten
     const char *call = __func__;
     const struct kiln__node *nodes[3];
     if (!check_operands(batch, call, (kiln_tensor[3]){a, b, weight}, nodes))
-        return none;
+        return kiln__none;
     const struct kiln__shape *shape = &nodes[0]->shape, *other = &nodes[1]->shape;
     if (!kiln__shape_equal(shape, other))
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
@@ -89,7 +87,7 @@ kiln_tensor kiln_slerp(kiln_batch *batch, kiln_tensor a, kiln_tensor b, kiln_ten
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: a and b are scalars, not vectors",
                    call);
     if (batch->error.status)
-        return none;
+        return kiln__none;
     kiln_tensor is_arc, angle = angle_between(batch, call, a, b, &is_arc);
     kiln_tensor of_a = share(batch, call, OP(sub, K(1), weight), angle, is_arc);
     kiln_tensor of_b = share(batch, call, weight, angle, is_arc);

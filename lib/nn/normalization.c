@@ -14,8 +14,6 @@
 #include "record/call.h"
 #include "record/operations.h"
 
-static const kiln_tensor none = {0};
-
 /* One call: what it normalises, and over what. */
 struct call {
     kiln_batch *batch;
@@ -33,7 +31,7 @@ static kiln_tensor normalization_apply(const struct call *call, enum kiln__eleme
     return kiln__record_elementwise(call->batch, op, call->name, (kiln_tensor[]){a, b});
 }
 
-#define APPLY(row, a) normalization_apply(call, KILN__OP_##row, a, none)
+#define APPLY(row, a) normalization_apply(call, KILN__OP_##row, a, kiln__none)
 #define APPLY_2(row, a, b) normalization_apply(call, KILN__OP_##row, a, b)
 
 /* The reduced dimensions stay as 1. */
@@ -43,7 +41,7 @@ static kiln_tensor normalization_apply(const struct call *call, enum kiln__eleme
 
 static kiln_tensor normalization_number(const struct call *call, double value)
 {
-    return call->batch->error.status ? none : kiln_constant(call->batch, KILN_F32, value);
+    return call->batch->error.status ? kiln__none : kiln_constant(call->batch, KILN_F32, value);
 }
 
 static bool normalization_begin(struct call *call, kiln_tensor x)
@@ -104,11 +102,12 @@ kiln_tensor kiln_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, const 
     KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!normalization_begin(call, x))
-        return none;
+        return kiln__none;
     if (call->count == 0)
         return kiln_cast(batch, x, KILN_F32); /* no elements: nothing to compute, no largest one */
     kiln_tensor powers = APPLY(exp, APPLY_2(sub, x, normalization_largest(call, x)));
-    return APPLY_2(mul, powers, APPLY_2(div, normalization_number(call, 1), REDUCE(sum, powers)));
+    const kiln_tensor sum = REDUCE(sum, powers);
+    return APPLY_2(mul, powers, APPLY_2(div, normalization_number(call, 1), sum));
 }
 
 kiln_tensor kiln_log_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int *axes)
@@ -116,7 +115,7 @@ kiln_tensor kiln_log_softmax(kiln_batch *batch, kiln_tensor x, size_t n_axes, co
     KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!normalization_begin(call, x))
-        return none;
+        return kiln__none;
     if (call->count == 0)
         return kiln_cast(batch, x, KILN_F32);
     kiln_tensor shifted = APPLY_2(sub, x, normalization_largest(call, x));
@@ -132,7 +131,7 @@ kiln_tensor kiln_logsumexp(kiln_batch *batch, kiln_tensor x, size_t n_axes, cons
     KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!normalization_begin(call, x))
-        return none;
+        return kiln__none;
     if (call->count == 0)
         return normalization_finish(call, APPLY(log, REDUCE(sum, x)), keep_dims);
     kiln_tensor top =
@@ -162,7 +161,7 @@ static kiln_tensor first_of(const struct call *call, kiln_tensor x)
  * is rounded. */
 static kiln_tensor centre(const struct call *call, kiln_tensor x, kiln_tensor *mean)
 {
-    kiln_tensor first = none;
+    kiln_tensor first = kiln__none;
     if (call->count > 1) {
         first = first_of(call, x);
         x = APPLY_2(sub, x, first);
@@ -179,7 +178,7 @@ kiln_tensor kiln__record_mean(kiln_batch *batch, const char *name, kiln_tensor x
     struct call it = {batch, name, n_axes, axes, .count = 0}, *call = &it;
     kiln_tensor mean;
     if (!normalization_begin(call, x))
-        return none;
+        return kiln__none;
     centre(call, x, &mean);
     return normalization_finish(call, mean, 0);
 }
@@ -191,7 +190,7 @@ kiln_tensor kiln_variance(kiln_batch *batch, kiln_tensor x, size_t n_axes, const
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!normalization_begin(call, x) ||
         !kiln__check_number(batch, __func__, "the correction", correction))
-        return none;
+        return kiln__none;
     double freedom = fmax((double)call->count - correction, 0);
     kiln_tensor squares = APPLY(square, centre(call, x, NULL));
     kiln_tensor variance =
@@ -225,7 +224,7 @@ kiln_tensor kiln__record_square_scale(kiln_batch *batch, const char *name, kiln_
 static kiln_tensor norm_at_once(const struct call *call, kiln_tensor x)
 {
     kiln_batch *batch = call->batch;
-    kiln_tensor back = none;
+    kiln_tensor back = kiln__none;
     if (call->count > 0) {
         kiln_tensor scale = kiln__record_square_scale(
             batch, call->name, normalization_largest(call, APPLY(abs, x)), &back);
@@ -282,7 +281,7 @@ static kiln_tensor norm_of(kiln_batch *batch, const char *name, kiln_tensor x, s
     struct call it = {batch, name, n_axes, axes, .count = 0}, *call = &it;
     struct kiln__shape shape;
     if (!normalization_begin(call, x))
-        return none;
+        return kiln__none;
     const size_t longest = kiln__longest_row(&call->shape, call->mask);
     if (call->count <= longest)
         return norm_at_once(call, x);
@@ -311,7 +310,7 @@ kiln_tensor kiln_norm(kiln_batch *batch, kiln_tensor x, size_t n_axes, const int
     KILN__CALL(batch);
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!normalization_begin(call, x))
-        return none;
+        return kiln__none;
     return normalization_finish(call, norm_of(batch, __func__, x, n_axes, axes), keep_dims);
 }
 
@@ -332,7 +331,7 @@ kiln_tensor kiln_layer_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale,
     if (!normalization_begin(call, x) || !check_operand(call, "scale", scale) ||
         !check_operand(call, "shift", shift) ||
         !kiln__check_number(batch, __func__, "epsilon", epsilon))
-        return none;
+        return kiln__none;
     kiln_tensor y = normalize(call, centre(call, x, NULL), epsilon);
     y = scale.id ? APPLY_2(mul, y, scale) : y;
     return shift.id ? APPLY_2(add, y, shift) : y;
@@ -345,7 +344,7 @@ kiln_tensor kiln_rms_norm(kiln_batch *batch, kiln_tensor x, kiln_tensor scale, s
     struct call it = {batch, __func__, n_axes, axes, .count = 0}, *call = &it;
     if (!normalization_begin(call, x) || !check_operand(call, "scale", scale) ||
         !kiln__check_number(batch, __func__, "epsilon", epsilon))
-        return none;
+        return kiln__none;
     kiln_tensor y = normalize(call, x, epsilon);
     return scale.id ? APPLY_2(mul, y, scale) : y;
 }
@@ -359,7 +358,7 @@ kiln_tensor kiln_cumsum(kiln_batch *batch, kiln_tensor x, int axis, int reverse)
     struct kiln__node node = {.kind = KILN__SCAN, .n_inputs = 1};
     uint64_t mask;
     if (!input || !kiln__read_axes(batch, __func__, &input->shape, 1, &axis, &mask))
-        return none;
+        return kiln__none;
     node.op = reverse ? KILN__SCAN_BACKWARD : KILN__SCAN_FORWARD;
     node.type =
         kiln__reduce_result(&kiln__reduce_rows[KILN__REDUCE_sum], kiln__node_computed(input));
@@ -378,7 +377,7 @@ kiln_tensor kiln_cumsum_exclusive(kiln_batch *batch, kiln_tensor x, int axis, in
     size_t low[KILN_MAX_RANK] = {0}, high[KILN_MAX_RANK] = {0};
     uint32_t at;
     if (!input || !kiln__find_axis(batch, __func__, axis, input->shape.rank, &at))
-        return none;
+        return kiln__none;
     struct kiln__shape shape = input->shape;
     if (shape.dims[at] == 0)
         return kiln_cumsum(batch, x, axis, reverse);

@@ -12,8 +12,6 @@
 #include "record/call.h"
 #include "util/structure.h"
 
-static const kiln_tensor none = {0};
-
 /* One call. */
 struct pool {
     struct kiln__sliding sliding;
@@ -70,7 +68,7 @@ static bool read_pool(struct pool *pool, const kiln_pool_options *options, uint3
 /* What loses against every element. */
 static double lowest_of(const struct kiln__sliding *call, kiln_tensor x)
 {
-    const struct kiln__node *node = &call->batch->graph.nodes.items[kiln__tensor_index(x)];
+    const struct kiln__node *node = kiln__tensor_node(call->batch, x);
     return kiln__node_is_floating(node) ? -INFINITY : kiln__type_row(node->type)->lowest;
 }
 
@@ -92,7 +90,7 @@ static kiln_tensor window_numbers(const struct kiln__sliding *call, uint32_t i)
  * number within the window. A window of padding alone names what is nearest. */
 static kiln_tensor pooling_positions(const struct kiln__sliding *call, kiln_tensor chosen)
 {
-    kiln_tensor place = none;
+    kiln_tensor place = kiln__none;
     size_t stride = 1;
     for (uint32_t i = call->n; i-- > 0 && !call->batch->error.status;) {
         double size = (double)call->window[i], last = (double)call->image.dims[1 + i] - 1;
@@ -103,7 +101,7 @@ static kiln_tensor pooling_positions(const struct kiln__sliding *call, kiln_tens
         kiln_tensor at = ROW(mul, within, pooling_integer(call, (double)call->dilation[i]));
         at = ROW(sub, ROW(add, at, begin), pooling_integer(call, (double)call->before[i]));
         if (call->batch->error.status)
-            return none;
+            return kiln__none;
         at = ROW(mul, kiln_clamp(call->batch, at, 0, last), pooling_integer(call, (double)stride));
         place = place.id ? ROW(add, place, at) : at;
         stride *= call->image.dims[1 + i];
@@ -124,7 +122,7 @@ static kiln_tensor pooling_largest(struct pool *pool, kiln_tensor x, kiln_tensor
         windows = kiln_max(call->batch, windows, call->n, pool->axes, 0);
     windows = kiln__sliding_result(call, windows);
     if (indices && call->batch->error.status)
-        *indices = none;
+        *indices = kiln__none;
     return windows;
 }
 
@@ -147,7 +145,7 @@ static kiln_tensor elements_before(const struct kiln__sliding *call, uint32_t i,
     double by = (double)call->dilation[i];
     kiln_tensor room = ROW(sub, pooling_integer(call, (double)end + by - 1), from);
     room = ROW(div, room, pooling_integer(call, by));
-    return call->batch->error.status ? none
+    return call->batch->error.status ? kiln__none
                                      : kiln_clamp(call->batch, room, 0, (double)call->window[i]);
 }
 
@@ -162,7 +160,7 @@ static kiln_tensor element_counts(const struct pool *pool, uint32_t i)
     kiln_tensor count = elements_before(call, i, from, end);
     if (first)
         count = ROW(sub, count, elements_before(call, i, from, first));
-    return call->batch->error.status ? none : kiln_cast(call->batch, count, KILN_F32);
+    return call->batch->error.status ? kiln__none : kiln_cast(call->batch, count, KILN_F32);
 }
 
 /* Sums of windows divided by how many elements count. */
@@ -170,7 +168,7 @@ static kiln_tensor pooling_divide(const struct pool *pool, kiln_tensor sums)
 {
     const struct kiln__sliding *call = &pool->sliding;
     double whole = 1;
-    kiln_tensor counts = none;
+    kiln_tensor counts = kiln__none;
     for (uint32_t i = 0; i < call->n && !call->batch->error.status; i++) {
         if (are_whole(pool, i)) {
             whole *= (double)call->window[i];
@@ -180,7 +178,7 @@ static kiln_tensor pooling_divide(const struct pool *pool, kiln_tensor sums)
         counts = counts.id ? ROW(mul, counts, more) : more;
     }
     if (call->batch->error.status)
-        return none;
+        return kiln__none;
     if (!counts.id)
         return ROW(div, sums, kiln_constant(call->batch, KILN_F32, whole));
     return ROW(div, sums, whole == 1 ? counts : kiln_scale(call->batch, counts, whole));
@@ -203,8 +201,9 @@ kiln_tensor kiln_max_pool(kiln_batch *batch, kiln_tensor x, const size_t *window
     KILN__CALL(batch);
     struct pool pool = {.sliding = {.batch = batch, .name = __func__}};
     if (indices)
-        *indices = none;
-    return read_pool(&pool, options, 0, window, &x) ? pooling_largest(&pool, x, indices) : none;
+        *indices = kiln__none;
+    return read_pool(&pool, options, 0, window, &x) ? pooling_largest(&pool, x, indices)
+                                                    : kiln__none;
 }
 
 kiln_tensor kiln_avg_pool(kiln_batch *batch, kiln_tensor x, const size_t *window,
@@ -213,7 +212,7 @@ kiln_tensor kiln_avg_pool(kiln_batch *batch, kiln_tensor x, const size_t *window
     KILN__CALL(batch);
     struct pool pool = {.sliding = {.batch = batch, .name = __func__}};
     if (!kiln__batch_floating(batch, x, __func__, "x") || !read_pool(&pool, options, 0, window, &x))
-        return none;
+        return kiln__none;
     return pooling_average(&pool, x);
 }
 
@@ -236,18 +235,18 @@ kiln_tensor kiln_lp_pool(kiln_batch *batch, kiln_tensor x, const size_t *window,
     struct pool pool = {.sliding = {.batch = batch, .name = __func__}};
     struct kiln__sliding *call = &pool.sliding;
     if (!kiln__batch_floating(batch, x, __func__, "x"))
-        return none;
+        return kiln__none;
     if (!(p > 0) || !isfinite(p))
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: p is %.9g, and must be above 0",
                    __func__, p);
     if (batch->error.status || !read_pool(&pool, options, 0, window, &x))
-        return none;
+        return kiln__none;
     kiln_tensor y = kiln__sliding_windows(call, x, 0);
     if (batch->error.status)
-        return none;
+        return kiln__none;
     y = raised(call, p == 2 ? y : ROW(abs, y), p);
-    y = batch->error.status ? none : kiln_sum(batch, y, call->n, pool.axes, 0);
-    return kiln__sliding_result(call, batch->error.status ? none : raised(call, y, 1 / p));
+    y = batch->error.status ? kiln__none : kiln_sum(batch, y, call->n, pool.axes, 0);
+    return kiln__sliding_result(call, batch->error.status ? kiln__none : raised(call, y, 1 / p));
 }
 
 /* ---- of two dimensions ---- */
@@ -282,7 +281,7 @@ kiln_tensor kiln_max_pool2d(kiln_batch *batch, kiln_tensor x, const size_t windo
 {
     KILN__CALL(batch);
     struct pool pool = {.sliding = {.batch = batch, .name = __func__}};
-    return read_pool2d(&pool, options, window, &x) ? pooling_largest(&pool, x, NULL) : none;
+    return read_pool2d(&pool, options, window, &x) ? pooling_largest(&pool, x, NULL) : kiln__none;
 }
 
 kiln_tensor kiln_avg_pool2d(kiln_batch *batch, kiln_tensor x, const size_t window[2],
@@ -290,5 +289,5 @@ kiln_tensor kiln_avg_pool2d(kiln_batch *batch, kiln_tensor x, const size_t windo
 {
     KILN__CALL(batch);
     struct pool pool = {.sliding = {.batch = batch, .name = __func__}};
-    return read_pool2d(&pool, options, window, &x) ? pooling_average(&pool, x) : none;
+    return read_pool2d(&pool, options, window, &x) ? pooling_average(&pool, x) : kiln__none;
 }

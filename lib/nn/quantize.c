@@ -17,8 +17,6 @@
 /* -128 * -128 is 2^14: as many products have a sum of less than 2^31. */
 #define EXACT_IN_I32 131071
 
-static const kiln_tensor none = {0};
-
 /* ---- kiln_quantize ---- */
 
 /* Below FLT_MIN devices may flush a scale to 0. A NaN is not below it. */
@@ -46,13 +44,13 @@ kiln_tensor kiln_quantize(kiln_batch *batch, kiln_tensor x, size_t n_axes, const
     KILN__CALL(batch);
     uint64_t mask;
     if (scale)
-        *scale = none;
+        *scale = kiln__none;
     const struct kiln__node *node = kiln__batch_floating(batch, x, __func__, "x");
     if (!node || !kiln__read_axes(batch, __func__, &node->shape, n_axes, axes, &mask))
-        return none;
+        return kiln__none;
     if (!scale) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: scale is NULL", __func__);
-        return none;
+        return kiln__none;
     }
     const struct kiln__shape shape = node->shape;
     x = kiln_detach(batch, x);
@@ -60,7 +58,7 @@ kiln_tensor kiln_quantize(kiln_batch *batch, kiln_tensor x, size_t n_axes, const
         kiln__shape_count(&shape) ? scale_of(batch, x, n_axes, axes) : ones(batch, shape, mask);
     kiln_tensor q = kiln_cast(batch, kiln_round(batch, kiln_div(batch, x, factor)), KILN_I8);
     if (batch->error.status)
-        return none;
+        return kiln__none;
     *scale = factor;
     return q;
 }
@@ -77,11 +75,6 @@ struct side {
     uint32_t depth;
     struct kiln__shape shape;
 };
-
-static struct kiln__shape shape_of(const kiln_batch *batch, kiln_tensor tensor)
-{
-    return batch->graph.nodes.items[kiln__tensor_index(tensor)].shape;
-}
 
 /* Casts come before movements: products read movements of casts as they lie in memory. */
 static bool quantize_prepare(kiln_batch *batch, struct side *side)
@@ -105,7 +98,7 @@ static bool quantize_prepare(kiln_batch *batch, struct side *side)
         side->tensor = kiln_transpose(batch, side->tensor, NULL);
     if (batch->error.status)
         return false;
-    side->shape = shape_of(batch, side->tensor);
+    side->shape = kiln__tensor_node(batch, side->tensor)->shape;
     return true;
 }
 
@@ -125,7 +118,7 @@ static kiln_tensor quantize_multiply(kiln_batch *batch, const struct side *a, co
     kiln__fail(&batch->error, KILN_TOO_LARGE,
                "%s: sums of %zu products of i8 do not fit in i32; at most %d do", CALL, k,
                EXACT_IN_I32);
-    return none;
+    return kiln__none;
 }
 
 /* The product times a side's scale, which must not enlarge it nor vary along k. */
@@ -136,13 +129,14 @@ static kiln_tensor quantize_scaled(kiln_batch *batch, kiln_tensor product, const
     const struct kiln__node *node =
         kiln__batch_floating(batch, side->scale, CALL, side->scale_name);
     if (!node)
-        return none;
+        return kiln__none;
     kiln_tensor scale = side->scale;
     if (side->transposed && node->shape.rank >= 2)
         scale = kiln_transpose(batch, scale, NULL);
     if (batch->error.status)
-        return none;
-    struct kiln__shape shape = shape_of(batch, scale), whole = shape_of(batch, product), both;
+        return kiln__none;
+    struct kiln__shape shape = kiln__tensor_node(batch, scale)->shape,
+                       whole = kiln__tensor_node(batch, product)->shape, both;
     bool constant = shape.rank < side->depth || shape.dims[shape.rank - side->depth] == 1;
     if (!constant || !kiln__shape_broadcast(&whole, &shape, &both) ||
         !kiln__shape_equal(&whole, &both)) {
@@ -150,7 +144,7 @@ static kiln_tensor quantize_scaled(kiln_batch *batch, kiln_tensor product, const
                    "%s: %s of shape %s is not one scale for each %s of a product of shape %s", CALL,
                    side->scale_name, kiln__shape_text(&shape).text,
                    side->depth == 1 ? "row" : "column", kiln__shape_text(&whole).text);
-        return none;
+        return kiln__none;
     }
     return kiln_mul(batch, product, scale);
 }
@@ -162,7 +156,7 @@ kiln_tensor kiln_matmul_quantized(kiln_batch *batch, kiln_tensor a, kiln_tensor 
     struct side left = {"a", "a_scale", a, a_scale, .depth = 1};
     struct side right = {"b", "b_scale", b, b_scale, .transposed = transpose_b, .depth = 2};
     if (!quantize_prepare(batch, &left) || !quantize_prepare(batch, &right))
-        return none;
+        return kiln__none;
     kiln_tensor product = quantize_multiply(batch, &left, &right);
     return quantize_scaled(batch, quantize_scaled(batch, product, &left), &right);
 }

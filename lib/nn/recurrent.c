@@ -20,12 +20,18 @@ static const kiln_tensor none = {0};
 #define MOST_STEPS 16384
 
 static const uint8_t orders_of_lstm[][KILN__MOST_GATES] = {
-    [KILN_GATES_ONNX] = {[INPUT] = 0, [OUTPUT] = 1, [FORGET] = 2, [CELL] = 3},
-    [KILN_GATES_PYTORCH] = {[INPUT] = 0, [FORGET] = 1, [CELL] = 2, [OUTPUT] = 3},
+    [KILN_GATES_ONNX] = {[KILN__LSTM_INPUT] = 0,
+                         [KILN__LSTM_OUTPUT] = 1,
+                         [KILN__LSTM_FORGET] = 2,
+                         [KILN__LSTM_CELL] = 3},
+    [KILN_GATES_PYTORCH] = {[KILN__LSTM_INPUT] = 0,
+                            [KILN__LSTM_FORGET] = 1,
+                            [KILN__LSTM_CELL] = 2,
+                            [KILN__LSTM_OUTPUT] = 3},
 };
 static const uint8_t orders_of_gru[][KILN__MOST_GATES] = {
-    [KILN_GATES_ONNX] = {[UPDATE] = 0, [RESET] = 1, [HIDDEN] = 2},
-    [KILN_GATES_PYTORCH] = {[RESET] = 0, [UPDATE] = 1, [HIDDEN] = 2},
+    [KILN_GATES_ONNX] = {[KILN__GRU_UPDATE] = 0, [KILN__GRU_RESET] = 1, [KILN__GRU_HIDDEN] = 2},
+    [KILN_GATES_PYTORCH] = {[KILN__GRU_RESET] = 0, [KILN__GRU_UPDATE] = 1, [KILN__GRU_HIDDEN] = 2},
 };
 
 #define OP(name, ...) kiln_##name(layer->batch, __VA_ARGS__)
@@ -98,7 +104,7 @@ static struct kiln__layer_state step_rnn(const struct kiln__layer *layer, kiln_t
 /* The candidate's part of the state. */
 static kiln_tensor recur_hidden(const struct kiln__layer *layer, kiln_tensor h, kiln_tensor reset)
 {
-    size_t from = layer->order[HIDDEN] * layer->hidden;
+    size_t from = layer->order[KILN__GRU_HIDDEN] * layer->hidden;
     if (!layer->given->linear_before_reset)
         return recur(layer, recurrent_multiply(layer, reset, h), from, layer->hidden);
     kiln_tensor bias = layer->r_bias.id ? columns(layer, layer->r_bias, from, layer->hidden) : none;
@@ -114,10 +120,10 @@ static struct kiln__layer_state step_gru(const struct kiln__layer *layer, kiln_t
     both = recurrent_add(layer, both, recur(layer, before.h, 0, gates));
     if (layer->given->linear_before_reset && layer->r_bias.id)
         both = recurrent_add(layer, both, columns(layer, layer->r_bias, 0, gates));
-    kiln_tensor update = activate(layer, 0, gate(layer, both, UPDATE));
-    kiln_tensor reset = activate(layer, 0, gate(layer, both, RESET));
-    kiln_tensor hidden =
-        recurrent_add(layer, gate(layer, x, HIDDEN), recur_hidden(layer, before.h, reset));
+    kiln_tensor update = activate(layer, 0, gate(layer, both, KILN__GRU_UPDATE));
+    kiln_tensor reset = activate(layer, 0, gate(layer, both, KILN__GRU_RESET));
+    kiln_tensor hidden = recurrent_add(layer, gate(layer, x, KILN__GRU_HIDDEN),
+                                       recur_hidden(layer, before.h, reset));
     hidden = activate(layer, 1, hidden);
     kiln_tensor h = OP(mul, OP(sub, recurrent_number(layer, 1), update), hidden);
     return (struct kiln__layer_state){
@@ -136,17 +142,19 @@ static struct kiln__layer_state step_lstm(const struct kiln__layer *layer, kiln_
                                           struct kiln__layer_state before)
 {
     x = recurrent_add(layer, x, recur(layer, before.h, 0, 4 * layer->hidden));
-    kiln_tensor input = activate(
-        layer, 0, recurrent_add(layer, gate(layer, x, INPUT), peep(layer, INPUT, before.c)));
-    kiln_tensor forget =
-        layer->given->input_forget
-            ? OP(sub, recurrent_number(layer, 1), input)
-            : activate(layer, 0,
-                       recurrent_add(layer, gate(layer, x, FORGET), peep(layer, FORGET, before.c)));
-    kiln_tensor cell = OP(mul, input, activate(layer, 1, gate(layer, x, CELL)));
+    kiln_tensor input = activate(layer, 0,
+                                 recurrent_add(layer, gate(layer, x, KILN__LSTM_INPUT),
+                                               peep(layer, KILN__LSTM_INPUT, before.c)));
+    kiln_tensor forget = layer->given->input_forget
+                             ? OP(sub, recurrent_number(layer, 1), input)
+                             : activate(layer, 0,
+                                        recurrent_add(layer, gate(layer, x, KILN__LSTM_FORGET),
+                                                      peep(layer, KILN__LSTM_FORGET, before.c)));
+    kiln_tensor cell = OP(mul, input, activate(layer, 1, gate(layer, x, KILN__LSTM_CELL)));
     kiln_tensor c = recurrent_add(layer, cell, recurrent_multiply(layer, forget, before.c));
-    kiln_tensor output =
-        activate(layer, 0, recurrent_add(layer, gate(layer, x, OUTPUT), peep(layer, OUTPUT, c)));
+    kiln_tensor output = activate(
+        layer, 0,
+        recurrent_add(layer, gate(layer, x, KILN__LSTM_OUTPUT), peep(layer, KILN__LSTM_OUTPUT, c)));
     kiln_tensor h = layer->batch->error.status ? none : layer->activation[2](layer->batch, c);
     return (struct kiln__layer_state){OP(mul, output, h), c};
 }

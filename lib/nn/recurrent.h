@@ -5,14 +5,14 @@
 
 #include <kiln/recurrent.h>
 
-#include "graph/custom.h"
+#include "graph/custom_calls.h"
 #include "record/batch.h"
 
 #define KILN__MOST_GATES 4
 
-/* Parts of the gates' rows. */
-enum { INPUT, OUTPUT, FORGET, CELL }; /* of an LSTM */
-enum { UPDATE, RESET, HIDDEN };       /* of a GRU */
+/* Parts of the gates' rows: of an LSTM, of a GRU. */
+enum kiln__lstm_gate { KILN__LSTM_INPUT, KILN__LSTM_OUTPUT, KILN__LSTM_FORGET, KILN__LSTM_CELL };
+enum kiln__gru_gate { KILN__GRU_UPDATE, KILN__GRU_RESET, KILN__GRU_HIDDEN };
 
 struct kiln__layer_state {
     kiln_tensor h, c; /* [1,B,H]; none: zeros */
@@ -56,6 +56,10 @@ bool kiln__layer_in_kernel(struct kiln__layer *layer, struct kiln__layer_results
 /* The kernel on the host, from the same inputs, in float64. */
 void kiln__layer_host(const kiln_array *inputs, const kiln_array *outputs, const double *scalars,
                       void *user);
+
+/* The same, sums and states rounded to f32. */
+void kiln__layer_host_rounded(const kiln_array *inputs, const kiln_array *outputs,
+                              const double *scalars, void *user);
 
 /* What it goes by. */
 enum kiln__layer_scalar {

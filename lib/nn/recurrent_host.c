@@ -9,6 +9,7 @@
 
 struct host {
     const double *scalars;
+    bool rounds;
     const float *operand[KILN__LAYER_OPERANDS];
     const int *lengths;
     float *y, *last, *cells;
@@ -28,6 +29,12 @@ static double function(const struct host *host, unsigned which, double x)
                                   : (x < 0 ? 0 : x);
 }
 
+/* What a register or memory keeps of it. */
+static double as_stored(const struct host *host, double x)
+{
+    return host->rounds ? (double)(float)x : x;
+}
+
 /* Where rows of a gate are. */
 static size_t place(const struct host *host, unsigned gate)
 {
@@ -42,7 +49,8 @@ static double recur(const struct host *host, unsigned gate, size_t j, const doub
                      (host->d * host->width + tile * host->vector) * host->hidden * host->gates;
     double sum = 0;
     for (size_t k = 0; k < host->hidden; k++)
-        sum += state[k] * r[(k * host->gates + place(host, gate)) * host->vector + lane];
+        sum = as_stored(
+            host, sum + state[k] * r[(k * host->gates + place(host, gate)) * host->vector + lane]);
     return sum;
 }
 
@@ -54,7 +62,7 @@ static double of_x(const struct host *host, size_t t, unsigned gate, size_t j)
 
 static double sum(const struct host *host, size_t t, unsigned gate, size_t j)
 {
-    return of_x(host, t, gate, j) + recur(host, gate, j, host->h);
+    return as_stored(host, of_x(host, t, gate, j) + recur(host, gate, j, host->h));
 }
 
 static double peep(const struct host *host, unsigned part, size_t j, double cell)
@@ -66,39 +74,44 @@ static double peep(const struct host *host, unsigned part, size_t j, double cell
 static double step_lstm(const struct host *host, size_t t, size_t j)
 {
     const double cell = host->c[j];
-    const double input = function(host, 0, sum(host, t, INPUT, j) + peep(host, INPUT, j, cell));
+    const double input = function(
+        host, 0, sum(host, t, KILN__LSTM_INPUT, j) + peep(host, KILN__LSTM_INPUT, j, cell));
     const double forget =
         host->scalars[KILN__LAYER_COUPLED] != 0
             ? 1 - input
-            : function(host, 0, sum(host, t, FORGET, j) + peep(host, FORGET, j, cell));
-    const double now = input * function(host, 1, sum(host, t, CELL, j)) + forget * cell;
-    host->c[j] = now;
+            : function(host, 0,
+                       sum(host, t, KILN__LSTM_FORGET, j) + peep(host, KILN__LSTM_FORGET, j, cell));
+    const double now = input * function(host, 1, sum(host, t, KILN__LSTM_CELL, j)) + forget * cell;
+    host->c[j] = as_stored(host, now);
     /* The last function is not cut. */
     const unsigned op = (unsigned)host->scalars[KILN__LAYER_FUNCTIONS] >> 16;
     const double seen = op == KILN__OP_sigmoid ? 1 / (1 + exp(-now))
                         : op == KILN__OP_tanh  ? tanh(now)
                                                : (now < 0 ? 0 : now);
-    return function(host, 0, sum(host, t, OUTPUT, j) + peep(host, OUTPUT, j, now)) * seen;
+    return function(host, 0,
+                    sum(host, t, KILN__LSTM_OUTPUT, j) + peep(host, KILN__LSTM_OUTPUT, j, now)) *
+           seen;
 }
 
 static double step_gru(const struct host *host, size_t t, size_t j)
 {
     const bool linear = host->scalars[KILN__LAYER_LINEAR] != 0;
-    const double update = function(host, 0, sum(host, t, UPDATE, j));
+    const double update = function(host, 0, sum(host, t, KILN__GRU_UPDATE, j));
     const float *bias = host->operand[KILN__LAYER_BIAS];
-    double of_h = recur(host, HIDDEN, j, linear ? host->h : host->reset);
+    double of_h = recur(host, KILN__GRU_HIDDEN, j, linear ? host->h : host->reset);
     if (linear)
-        of_h = function(host, 0, sum(host, t, RESET, j)) *
+        of_h = function(host, 0, sum(host, t, KILN__GRU_RESET, j)) *
                (of_h + (bias ? bias[host->d * host->width + j] : 0));
-    return (1 - update) * function(host, 1, of_x(host, t, HIDDEN, j) + of_h) + update * host->h[j];
+    return (1 - update) * function(host, 1, of_x(host, t, KILN__GRU_HIDDEN, j) + of_h) +
+           update * host->h[j];
 }
 
 static void take_step(const struct host *host, size_t t)
 {
     const bool resets = host->gates == 3 && host->scalars[KILN__LAYER_LINEAR] == 0;
-    for (size_t j = 0; j < host->hidden && resets; j++)
-        host->reset[j] = function(host, 0, sum(host, t, RESET, j)) * host->h[j];
-    for (size_t j = 0; j < host->hidden; j++)
+    for (size_t j = 0; j < host->width && resets; j++)
+        host->reset[j] = function(host, 0, sum(host, t, KILN__GRU_RESET, j)) * host->h[j];
+    for (size_t j = 0; j < host->width; j++)
         host->next[j] = host->gates == 4   ? step_lstm(host, t, j)
                         : host->gates == 3 ? step_gru(host, t, j)
                                            : function(host, 0, sum(host, t, 0, j));
@@ -110,7 +123,7 @@ static void take_sequence(const struct host *host)
     const bool backwards = ((unsigned)host->scalars[KILN__LAYER_BACKWARDS] >> host->d) & 1;
     const float *before = host->operand[KILN__LAYER_BEFORE],
                 *cells = host->operand[KILN__LAYER_CELLS];
-    for (size_t j = 0; j < host->hidden; j++) {
+    for (size_t j = 0; j < host->width; j++) {
         host->h[j] = before ? before[row + j] : 0;
         host->c[j] = cells ? cells[row + j] : 0;
     }
@@ -119,13 +132,13 @@ static void take_sequence(const struct host *host)
         if (host->lengths && (int64_t)t >= host->lengths[host->b])
             continue;
         take_step(host, t);
-        for (size_t j = 0; j < host->hidden; j++) {
-            host->h[j] = host->next[j];
+        for (size_t j = 0; j < host->width; j++) {
+            host->h[j] = as_stored(host, host->next[j]);
             host->y[t * host->directions * host->sequences * host->width + row + j] =
                 (float)host->h[j];
         }
     }
-    for (size_t j = 0; j < host->hidden; j++) {
+    for (size_t j = 0; j < host->width; j++) {
         host->last[row + j] = (float)host->h[j];
         if (host->gates == 4)
             host->cells[row + j] = (float)host->c[j];
@@ -133,12 +146,11 @@ static void take_sequence(const struct host *host)
 }
 
 /* Outputs are zeros at first. */
-void kiln__layer_host(const kiln_array *inputs, const kiln_array *outputs, const double *scalars,
-                      void *user)
+static void compute(const kiln_array *inputs, const kiln_array *outputs, const double *scalars,
+                    bool rounds)
 {
-    struct host host = {.scalars = scalars};
+    struct host host = {.scalars = scalars, .rounds = rounds};
     size_t k = 0;
-    (void)user;
     for (unsigned what = 0; what < KILN__LAYER_LENGTHS; what++)
         if ((unsigned)scalars[KILN__LAYER_HAS] >> what & 1)
             host.operand[what] = inputs[k++].data;
@@ -165,4 +177,18 @@ void kiln__layer_host(const kiln_array *inputs, const kiln_array *outputs, const
         for (host.b = 0; host.b < host.sequences; host.b++)
             take_sequence(&host);
     free(memory);
+}
+
+void kiln__layer_host(const kiln_array *inputs, const kiln_array *outputs, const double *scalars,
+                      void *user)
+{
+    (void)user;
+    compute(inputs, outputs, scalars, false);
+}
+
+void kiln__layer_host_rounded(const kiln_array *inputs, const kiln_array *outputs,
+                              const double *scalars, void *user)
+{
+    (void)user;
+    compute(inputs, outputs, scalars, true);
 }

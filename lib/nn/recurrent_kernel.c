@@ -124,7 +124,7 @@ static kiln_tensor products(const struct call *call)
     if (g == 3 && given->linear_before_reset) {
         const size_t gates[] = {3, 1};
         kiln_tensor number = OP(iota, 2, gates, 0);
-        of_h = OP(where, OP(less, number, OP(constant, KILN_I32, HIDDEN)), of_h,
+        of_h = OP(where, OP(less, number, OP(constant, KILN_I32, KILN__GRU_HIDDEN)), of_h,
                   OP(constant, KILN_F32, 0));
     }
     kiln_tensor bias = widened(call, OP(reshape, OP(add, of_x, of_h), 4, one), 4, 3);
@@ -146,7 +146,7 @@ static kiln_tensor packed(const struct call *call)
 static kiln_tensor late_bias(const struct call *call)
 {
     const struct kiln__layer *layer = call->layer;
-    const size_t from = (3 + HIDDEN) * layer->hidden;
+    const size_t from = (3 + KILN__GRU_HIDDEN) * layer->hidden;
     return widened(
         call, kiln__record_part(layer->batch, layer->given->bias, 1, from, layer->hidden), 2, 1);
 }
@@ -294,7 +294,8 @@ static void describe(struct call *call)
     made->global[1] = layer->directions;
     made->global[2] = made->local[0] = made->local[1] = made->local[2] = 1;
     made->host = kiln__layer_host;
-    made->tolerance = 1e-4; /* of many steps */
+    made->rounded = kiln__layer_host_rounded;
+    made->tolerance = 1e-6;
     call->custom.arguments = call->arguments;
     call->custom.kernel = KILN__CUSTOM_PREFIX "recurrent";
     call->custom.file = "recurrent_cpu";

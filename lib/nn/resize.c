@@ -12,8 +12,6 @@
 #include "record/call.h"
 #include "util/structure.h"
 
-static const kiln_tensor none = {0};
-
 /* Taps of one element, and entries of a table: more are a mistake. */
 #define MOST_TAPS 4096
 #define MOST_ENTRIES (1 << 24)
@@ -173,11 +171,11 @@ static bool make_tables(struct axis *a)
         return false;
     }
     a->taps = (size_t)taps;
-    a->from = kiln__batch_keep(a->batch, a->out * a->taps, sizeof *a->from, "kiln_resize");
+    a->from = kiln__batch_alloc(a->batch, a->out * a->taps, sizeof *a->from, "kiln_resize");
     if (a->options->method != KILN_RESIZE_NEAREST)
-        a->weight = kiln__batch_keep(a->batch, a->out * a->taps, sizeof *a->weight, "kiln_resize");
+        a->weight = kiln__batch_alloc(a->batch, a->out * a->taps, sizeof *a->weight, "kiln_resize");
     if (a->options->coordinates == KILN_CROP_AND_RESIZE)
-        a->beyond = kiln__batch_keep(a->batch, a->out, sizeof *a->beyond, "kiln_resize");
+        a->beyond = kiln__batch_alloc(a->batch, a->out, sizeof *a->beyond, "kiln_resize");
     if (a->batch->error.status)
         return false;
     fill_tables(a);
@@ -185,11 +183,6 @@ static bool make_tables(struct axis *a)
 }
 
 /* ---- one dimension ---- */
-
-static struct kiln__shape shape_of(const kiln_batch *batch, kiln_tensor x)
-{
-    return batch->graph.nodes.items[kiln__tensor_index(x)].shape;
-}
 
 /* A table [out, ...] with dimensions of 1 behind it. */
 static kiln_tensor record_table(const struct axis *a, kiln_type type, const void *data,
@@ -213,7 +206,7 @@ static bool is_identity(const struct axis *a)
 static kiln_tensor interpolate(const struct axis *a, kiln_tensor x)
 {
     kiln_batch *batch = a->batch;
-    uint32_t behind = shape_of(batch, x).rank - a->d - 1;
+    uint32_t behind = kiln__tensor_node(batch, x)->shape.rank - a->d - 1;
     x = kiln_gather(batch, x, record_table(a, KILN_I32, a->from, a->taps, 0), (int)a->d);
     if (a->weight) {
         x = kiln_mul(batch, x, record_table(a, KILN_F32, a->weight, a->taps, behind));
@@ -221,7 +214,7 @@ static kiln_tensor interpolate(const struct axis *a, kiln_tensor x)
     }
     if (!a->beyond || batch->error.status)
         return x;
-    const struct kiln__node *node = &batch->graph.nodes.items[kiln__tensor_index(x)];
+    const struct kiln__node *node = kiln__tensor_node(batch, x);
     kiln_tensor value = kiln__batch_number(batch, kiln__node_computed(node),
                                            a->options->extrapolation, "kiln_resize");
     return kiln_where(batch, record_table(a, KILN_BOOL, a->beyond, 1, behind), value, x);
@@ -230,7 +223,7 @@ static kiln_tensor interpolate(const struct axis *a, kiln_tensor x)
 static kiln_tensor resize_axis(struct axis *a, kiln_tensor x)
 {
     if (!make_tables(a) || is_identity(a))
-        return a->batch->error.status ? none : x;
+        return a->batch->error.status ? kiln__none : x;
     return interpolate(a, x);
 }
 
@@ -256,7 +249,7 @@ static size_t resize_repeats(const struct axis *a)
 /* Every dimension whose `times` is above 1 repeated at once, by one view. */
 static kiln_tensor resize_repeat(kiln_batch *batch, kiln_tensor x, const size_t *times)
 {
-    const struct kiln__shape from = shape_of(batch, x);
+    const struct kiln__shape from = kiln__tensor_node(batch, x)->shape;
     struct kiln__shape apart = {0}, repeated = {0}, to = from;
     for (uint32_t d = 0; d < from.rank; d++) {
         apart.dims[apart.rank++] = repeated.dims[repeated.rank++] = from.dims[d];
@@ -329,13 +322,13 @@ static bool resize_stays(const struct axis *a)
 static kiln_tensor resize(kiln_batch *batch, kiln_tensor x, const size_t *dims,
                           const kiln_resize_options *options)
 {
-    const struct kiln__shape from = shape_of(batch, x);
+    const struct kiln__shape from = kiln__tensor_node(batch, x)->shape;
     size_t times[KILN_MAX_RANK] = {0}, rank = from.rank;
     bool any = false;
     for (uint32_t d = from.rank; d-- > 0 && !batch->error.status;) {
         struct axis a = {.batch = batch, .options = options, .d = d};
         if (!read_axis(&a, &from, dims))
-            return none;
+            return kiln__none;
         times[d] = resize_repeats(&a);
         if (times[d] > 1 && rank < KILN_MAX_RANK) {
             rank++;
@@ -360,11 +353,11 @@ kiln_tensor kiln_resize(kiln_batch *batch, kiln_tensor x, const size_t *dims,
                                          "KILN_RESIZE_OPTIONS_INIT", &own)) ||
         !check_options(batch, &own, node, dims) ||
         !kiln__check_dims(batch, __func__, node->shape.rank, dims, &shape))
-        return none;
+        return kiln__none;
     if (kiln__shape_count(&shape) == 0)
         return kiln__record_fill(batch, __func__, node->type, &shape, 0);
     x = resize(batch, x, dims, &own);
-    return batch->error.status ? none : x;
+    return batch->error.status ? kiln__none : x;
 }
 
 /* ---- blocks ---- */
@@ -457,10 +450,10 @@ kiln_tensor kiln_depth_to_space(kiln_batch *batch, kiln_tensor x, size_t block,
     struct blocks at;
     struct kiln__shape shape;
     if (!read_blocks(batch, __func__, x, block, order, layout, &at, &shape))
-        return none;
+        return kiln__none;
     if (shape.dims[at.channel] % block || shape.dims[at.channel] / block % block) {
         refuse_block(batch, __func__, &shape, block);
-        return none;
+        return kiln__none;
     }
     const size_t channels = shape.dims[at.channel] / block / block;
     const struct six six = six_of(&shape, channels, &at, block);
@@ -478,10 +471,10 @@ kiln_tensor kiln_space_to_depth(kiln_batch *batch, kiln_tensor x, size_t block,
     struct kiln__shape shape;
     size_t dims[6], back[6];
     if (!read_blocks(batch, __func__, x, block, order, layout, &at, &shape))
-        return none;
+        return kiln__none;
     if (shape.dims[at.row] % block || shape.dims[at.column] % block) {
         refuse_block(batch, __func__, &shape, block);
-        return none;
+        return kiln__none;
     }
     const size_t channels = shape.dims[at.channel];
     shape.dims[at.channel] *= block * block;

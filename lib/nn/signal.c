@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spectra as products with tables that the host computes in double precision. */
+/* Spectra: short ones as products with tables that the host computes in double precision. */
 #include <kiln/elementwise.h>
 #include <kiln/movement.h>
+#include <kiln/operations.h>
 #include <kiln/product.h>
 #include <kiln/signal.h>
 
 #include <math.h>
 #include <stdlib.h>
 
+#include "nn/fft.h"
 #include "record/batch.h"
 #include "record/call.h"
 
-static const kiln_tensor none = {0};
-
+#define MOST_PRODUCT 64         /* numbers that are transformed by a product with a matrix */
+#define MOST_PRODUCT_PRIME 256  /* the same of lengths with a large prime factor */
 #define MOST_ENTRIES (1 << 26)  /* of a matrix */
 #define MOST_ELEMENTS (1 << 22) /* of a window */
 #define PI 3.14159265358979323846
@@ -86,20 +88,19 @@ static kiln_tensor record_matrix(const struct transform *t)
 {
     const size_t dims[] = {t->taps, t->in * t->bins * t->out};
     float *table = signal_fits(t)
-                       ? kiln__batch_keep(t->batch, dims[0] * dims[1], sizeof *table, t->name)
+                       ? kiln__batch_alloc(t->batch, dims[0] * dims[1], sizeof *table, t->name)
                        : NULL;
     double *turns = table ? turns_of(t) : NULL;
     for (size_t tap = 0; turns && tap < t->taps; tap++)
         fill_row(t, turns, tap, table + tap * dims[1]);
     free(turns);
-    return t->batch->error.status ? none : kiln_upload(t->batch, KILN_F32, 2, dims, table);
+    return t->batch->error.status ? kiln__none : kiln_upload(t->batch, KILN_F32, 2, dims, table);
 }
 
 static struct kiln__shape shape_of(const struct transform *t, kiln_tensor x)
 {
     const struct kiln__shape nothing = {0};
-    return t->batch->error.status ? nothing
-                                  : t->batch->graph.nodes.items[kiln__tensor_index(x)].shape;
+    return t->batch->error.status ? nothing : kiln__tensor_node(t->batch, x)->shape;
 }
 
 /* A spectrum is no layer of a network: its operands are not rounded to a narrow type. */
@@ -123,14 +124,14 @@ static kiln_tensor signal_apply(const struct transform *t, kiln_tensor x, kiln_t
     matrix = kiln_reshape(batch, matrix, 2, (size_t[]){t->taps * t->in, t->bins * t->out});
     struct kiln__shape shape = shape_of(t, x);
     if (batch->error.status)
-        return none;
+        return kiln__none;
     shape.rank--;
     shape.dims[shape.rank - 1] = t->taps * t->in;
     x = multiply(batch, kiln_reshape(batch, x, shape.rank, shape.dims), matrix);
     shape.dims[shape.rank - 1] = t->bins;
     shape.dims[shape.rank++] = t->out;
-    x = batch->error.status ? none : kiln_reshape(batch, x, shape.rank, shape.dims);
-    return batch->error.status ? none : x;
+    x = batch->error.status ? kiln__none : kiln_reshape(batch, x, shape.rank, shape.dims);
+    return batch->error.status ? kiln__none : x;
 }
 
 /* ---- operands ---- */
@@ -170,19 +171,19 @@ static bool read_sizes(struct transform *t, size_t count)
     return true;
 }
 
-/* The dimension before the last one cut or filled up to what is taken. */
-static kiln_tensor signal_fit(const struct transform *t, kiln_tensor x)
+/* Dimension `at` cut or, if asked for, filled up to what is taken. */
+static kiln_tensor signal_fit(const struct transform *t, kiln_tensor x, uint32_t at, bool fill)
 {
     struct kiln__shape shape = shape_of(t, x);
     size_t low[KILN_MAX_RANK] = {0}, high[KILN_MAX_RANK] = {0};
     int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
-    size_t extent = shape.rank > 1 ? shape.dims[shape.rank - 2] : t->taps;
-    if (t->batch->error.status || extent == t->taps)
+    size_t extent = shape.rank > 1 ? shape.dims[at] : t->taps;
+    if (t->batch->error.status || extent == t->taps || (extent < t->taps && !fill))
         return x;
     for (uint32_t d = 0; d < shape.rank; d++)
         stop[d] = (int64_t)shape.dims[d];
-    stop[shape.rank - 2] = (int64_t)t->taps;
-    high[shape.rank - 2] = extent < t->taps ? t->taps - extent : 0;
+    stop[at] = (int64_t)t->taps;
+    high[at] = extent < t->taps ? t->taps - extent : 0;
     return extent < t->taps ? kiln_pad(t->batch, x, low, high, 0)
                             : kiln_slice(t->batch, x, start, stop, NULL);
 }
@@ -204,6 +205,22 @@ static kiln_tensor signal_turn(const struct transform *t, kiln_tensor x, uint32_
     return kiln_transpose(t->batch, x, order);
 }
 
+/* By a fast transform, which fills up what is too short by itself. */
+static kiln_tensor signal_fast(const struct transform *t, kiln_tensor x, uint32_t at)
+{
+    const bool back = t->kind == KILN_DFT_INVERSE || t->kind == KILN_DFT_REAL;
+    x = signal_fit(t, kiln_cast(t->batch, x, KILN_F32), at, shape_of(t, x).dims[at] == 0);
+    const struct kiln__fft fft = {.length = t->length,
+                                  .x_extent = shape_of(t, x).dims[at],
+                                  .y_extent = t->bins,
+                                  .x_parts = (uint32_t)t->in,
+                                  .y_parts = (uint32_t)t->out,
+                                  .inverse = back,
+                                  .x_doubled = t->kind == KILN_DFT_REAL,
+                                  .scale = back ? 1 / (double)t->length : 1};
+    return kiln__fft_any(t->batch, t->name, &fft, x, at);
+}
+
 /* ---- the calls ---- */
 
 kiln_tensor kiln_dft(kiln_batch *batch, kiln_tensor x, int axis, size_t length, kiln_dft_kind kind)
@@ -213,14 +230,17 @@ kiln_tensor kiln_dft(kiln_batch *batch, kiln_tensor x, int axis, size_t length, 
     struct kiln__shape shape;
     uint32_t at;
     if (!read_signal(&t, x, 2, &shape) || !kiln__find_axis(batch, __func__, axis, shape.rank, &at))
-        return none;
+        return kiln__none;
     if (at == shape.rank - 1)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: axis %d has the parts of complex numbers", __func__, axis);
     if (batch->error.status || !read_sizes(&t, shape.dims[at]))
-        return none;
-    return signal_turn(&t, signal_apply(&t, signal_fit(&t, signal_turn(&t, x, at, false)), none),
-                       at, true);
+        return kiln__none;
+    if (t.length > (kiln__fft_takes(t.length) ? MOST_PRODUCT : MOST_PRODUCT_PRIME))
+        return signal_fast(&t, x, at);
+    x = signal_turn(&t, x, at, false);
+    x = signal_apply(&t, signal_fit(&t, x, shape.rank - 2, true), kiln__none);
+    return signal_turn(&t, x, at, true);
 }
 
 /* The window has an element for each of a frame. */
@@ -242,14 +262,14 @@ kiln_tensor kiln_stft(kiln_batch *batch, kiln_tensor x, kiln_tensor window, size
     struct transform t = {.batch = batch, .name = __func__, .kind = kind, .length = length};
     struct kiln__shape shape;
     if (!read_signal(&t, x, 2, &shape))
-        return none;
+        return kiln__none;
     size_t extent = shape.dims[shape.rank - 2];
     if (length == 0 || step == 0 || length > extent || kind > KILN_DFT_HALF)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: no transforms number %d of frames of %zu elements, %zu apart, of %zu",
                    __func__, (int)kind, length, step, extent);
     if (batch->error.status || !read_sizes(&t, length) || !check_window(&t, window))
-        return none;
+        return kiln__none;
     x = kiln_windows(batch, x, shape.rank - 2, 1, &length, &step, NULL);
     return signal_apply(&t, x, window);
 }
@@ -269,21 +289,21 @@ kiln_tensor kiln_window(kiln_batch *batch, kiln_taper taper, size_t n, int perio
 {
     KILN__CALL(batch);
     if (!kiln__batch_is_open(batch, __func__))
-        return none;
+        return kiln__none;
     if ((size_t)taper >= TAPERS)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %d is no window", __func__,
                    (int)taper);
     else if (n > MOST_ELEMENTS)
         kiln__fail(&batch->error, KILN_TOO_LARGE, "%s: %zu elements, and 2^22 are the most",
                    __func__, n);
-    float *table = kiln__batch_keep(batch, n, sizeof *table, __func__);
+    float *table = kiln__batch_alloc(batch, n, sizeof *table, __func__);
     double period = periodic ? (double)n : (double)n - 1;
     for (size_t i = 0; table && i < n; i++) {
         double angle = n > 1 ? 2 * PI * (double)i / period : PI;
         table[i] = (float)(tapers[taper].constant + tapers[taper].once * cos(angle) +
                            tapers[taper].twice * cos(2 * angle));
     }
-    return table ? kiln_upload(batch, KILN_F32, 1, &n, table) : none;
+    return table ? kiln_upload(batch, KILN_F32, 1, &n, table) : kiln__none;
 }
 
 static double mel_of(double frequency)
@@ -319,7 +339,7 @@ kiln_tensor kiln_mel_weights(kiln_batch *batch, size_t bins, size_t length, doub
     KILN__CALL(batch);
     const size_t dims[] = {length / 2 + 1, bins};
     if (!kiln__batch_is_open(batch, __func__))
-        return none;
+        return kiln__none;
     if (!(rate > 0) || !(low >= 0) || !(high > low) || !isfinite(high) || !isfinite(rate))
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: no bands from %g to %g Hz at a rate of %g", __func__, low, high, rate);
@@ -330,12 +350,12 @@ kiln_tensor kiln_mel_weights(kiln_batch *batch, size_t bins, size_t length, doub
                    dims[0]);
     float *table = batch->error.status
                        ? NULL
-                       : kiln__batch_keep(batch, dims[0] * bins, sizeof *table, __func__);
+                       : kiln__batch_alloc(batch, dims[0] * bins, sizeof *table, __func__);
     for (size_t i = 0; table && i < bins; i++) {
         size_t edges[3];
         for (size_t k = 0; k < 3; k++)
             edges[k] = (size_t)edge(i + k, bins, length, rate, low, high);
         fill_band(table, bins, i, edges);
     }
-    return table ? kiln_upload(batch, KILN_F32, 2, dims, table) : none;
+    return table ? kiln_upload(batch, KILN_F32, 2, dims, table) : kiln__none;
 }

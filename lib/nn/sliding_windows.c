@@ -6,8 +6,6 @@
 
 #include <stdio.h>
 
-static const kiln_tensor none = {0};
-
 /* "3 by 4" */
 static struct kiln__shape_text text_of_sizes(const struct kiln__sliding *call, const size_t *sizes)
 {
@@ -32,7 +30,7 @@ struct kiln__shape_text kiln__sliding_image_text(const struct kiln__sliding *cal
 
 struct kiln__shape kiln__sliding_shape(const struct kiln__sliding *call, kiln_tensor x)
 {
-    return call->batch->graph.nodes.items[kiln__tensor_index(x)].shape;
+    return kiln__tensor_node(call->batch, x)->shape;
 }
 
 /* ---- layouts ---- */
@@ -43,7 +41,7 @@ static kiln_tensor sliding_windows_turn(const struct kiln__sliding *call, kiln_t
 {
     size_t order[KILN_MAX_RANK] = {0};
     if (call->layout == KILN_CHANNELS_LAST || call->batch->error.status)
-        return call->batch->error.status ? none : x;
+        return call->batch->error.status ? kiln__none : x;
     for (uint32_t i = 0; i < call->n; i++)
         order[to_last ? i + 1 : i + 2] = to_last ? i + 2 : i + 1;
     order[to_last ? call->n + 1 : 1] = to_last ? 1 : call->n + 1;
@@ -152,5 +150,5 @@ kiln_tensor kiln__sliding_windows(const struct kiln__sliding *call, kiln_tensor 
     if (any)
         x = kiln_pad(call->batch, x, low, high, padding);
     x = kiln_windows(call->batch, x, 1, call->n, call->window, call->stride, call->dilation);
-    return call->batch->error.status ? none : x;
+    return call->batch->error.status ? kiln__none : x;
 }

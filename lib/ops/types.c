@@ -238,7 +238,9 @@ static int64_t read_bits(const struct kiln__type_row *row, const void *place)
 {
     switch (row->bytes) {
     case 1: return row->lowest < 0 ? *(const int8_t *)place : *(const uint8_t *)place;
-    case 2: return *(const uint16_t *)memcpy(&(uint16_t){0}, place, 2);
+    case 2:
+        return *(const int16_t *)memcpy(&(int16_t){0}, place, 2) &
+               (row->lowest < 0 ? -1 : UINT16_MAX);
     case 4: return *(const int32_t *)memcpy(&(int32_t){0}, place, 4);
     default: return *(const int64_t *)memcpy(&(int64_t){0}, place, 8);
     }

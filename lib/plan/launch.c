@@ -16,10 +16,7 @@ bool kiln__launch_names(const struct kiln__launch *launch, uint32_t slot)
 
 static void launch_add(struct kiln__launch *launch, struct kiln__argument argument)
 {
-    struct kiln__argument *place = kiln__vector_push(&launch->arguments);
-    if (place)
-        *place = argument;
-    launch->failed = launch->failed || !place;
+    launch->failed = !kiln__vector_add(&launch->arguments, argument) || launch->failed;
 }
 
 void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argument, const char *name,

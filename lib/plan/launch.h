@@ -42,7 +42,7 @@ enum kiln__source {
     KILN__SOURCE_NEST,     /* generated from a map, reduce or rows group */
     KILN__SOURCE_TEMPLATE, /* a file of kernels/ with options */
     KILN__SOURCE_CLBLAST,  /* none: a CLBlast call */
-    KILN__SOURCE_CUSTOM    /* the program's own (graph/custom.h) */
+    KILN__SOURCE_CUSTOM    /* the program's own (graph/custom_calls.h) */
 };
 
 /* How the elements of an access lie along the dimension that vectors run over. */
@@ -164,10 +164,10 @@ struct kiln__launch {
     bool self_tested; /* by what no driver promises, as instructions that OpenCL C has not: it
                          was tried before, and its program may be refused even so */
     enum kiln__argument_section part; /* of arguments that are appended from now on */
-    bool failed;     /* without memory for an argument; further ones make no difference */
-    uint32_t joined; /* 1 + the plan's joined launch that does it as a phase; 0: none */
-    uint32_t covers; /* 1 + the group that its group does on the way; 0: none */
-    uint32_t makes;  /* 1 + the slot that it makes of buffers that stay (frozen.c); 0: none */
+    bool failed;       /* without memory for an argument; further ones make no difference */
+    uint32_t joined;   /* 1 + the plan's joined launch that does it as a phase; 0: none */
+    uint32_t covers;   /* 1 + the group that its group has absorbed (implicit_im2col.c); 0: none */
+    uint32_t prepacks; /* 1 + the slot that it makes of buffers that stay (frozen.c); 0: none */
     KILN__VECTOR(struct kiln__argument) arguments;
     KILN__VECTOR(uint32_t) phases; /* of a joined one: launches of the plan, in their order */
     KILN__VECTOR(int32_t) table;   /* see lower/generic.h; most have none */

@@ -27,9 +27,9 @@ static void add_words(const struct kiln__plan *plan, const struct kiln__group *g
 
 void kiln__launch_words(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *text)
 {
-    for (size_t k = 0; k < kiln__plan_parts(plan, launch); k++) {
+    for (size_t k = 0; k < kiln__plan_phases(plan, launch); k++) {
         kiln__text_add(text, "%s", k ? "; " : "");
-        add_words(plan, group_of(plan, kiln__plan_part(plan, launch, k)), text);
+        add_words(plan, group_of(plan, kiln__plan_phase(plan, launch, k)), text);
     }
 }
 
@@ -67,11 +67,24 @@ static void add_shapes(const struct kiln__plan *plan, const struct kiln__group *
 
 void kiln__launch_shapes(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *text)
 {
-    for (size_t k = 0; k < kiln__plan_parts(plan, launch); k++)
-        add_shapes(plan, group_of(plan, kiln__plan_part(plan, launch, k)), k ? "; " : "", text);
+    for (size_t k = 0; k < kiln__plan_phases(plan, launch); k++)
+        add_shapes(plan, group_of(plan, kiln__plan_phase(plan, launch, k)), k ? "; " : "", text);
 }
 
 /* ---- how much ---- */
+
+/* Of a kernel that takes all steps: products of each sequence's states with weights. */
+static uint64_t operations_of_steps(const struct kiln__graph *graph, const struct kiln__node *node)
+{
+    const struct kiln__custom_call *call = &node->custom.call->call;
+    const struct kiln__shape *y = &call->outputs[0].shape;
+    uint64_t operations = 0;
+    for (unsigned k = 0; node->custom.output == 0 && k < node->n_inputs; k++)
+        if (call->weights >> k & 1)
+            operations +=
+                2 * kiln__node_count(&graph->nodes.items[node->input[k]]) * y->dims[0] * y->dims[2];
+    return operations;
+}
 
 static uint64_t operations_of(const struct kiln__graph *graph, const struct kiln__node *node)
 {
@@ -96,6 +109,7 @@ static uint64_t operations_of(const struct kiln__graph *graph, const struct kiln
         uint64_t each = size.d + (products[node->attention.form] - 1) * size.e;
         return 2 * (uint64_t)size.batches * size.m * size.n * each;
     }
+    case KILN__CUSTOM: return operations_of_steps(graph, node);
     default: return 0;
     }
 }
@@ -108,7 +122,7 @@ static bool ends_in(const char *name, const char *end)
 
 /* Of the launches of one group, whether this one only makes ready what another computes from, or
  * puts together what others have computed. */
-static bool is_beside(const struct kiln__launch *launch)
+static bool is_auxiliary(const struct kiln__launch *launch)
 {
     return launch->variant.stage == KILN__STAGE_FINAL ||
            launch->variant.stage == KILN__STAGE_BEHIND ||
@@ -129,9 +143,9 @@ static uint64_t operations_in(const struct kiln__plan *plan, const struct kiln__
 uint64_t kiln__launch_operations(const struct kiln__plan *plan, uint32_t launch)
 {
     uint64_t operations = 0;
-    for (size_t k = 0; k < kiln__plan_parts(plan, launch); k++) {
-        const uint32_t part = kiln__plan_part(plan, launch, k);
-        if (!is_beside(&plan->launches.items[part]))
+    for (size_t k = 0; k < kiln__plan_phases(plan, launch); k++) {
+        const uint32_t part = kiln__plan_phase(plan, launch, k);
+        if (!is_auxiliary(&plan->launches.items[part]))
             operations += operations_in(plan, group_of(plan, part));
     }
     return operations;

@@ -90,8 +90,8 @@ size_t kiln__names_of(const struct kiln__names *names, uint32_t launch,
 {
     const struct kiln__plan *plan = names->plan;
     size_t count = 0;
-    for (size_t part = 0; part < kiln__plan_parts(plan, launch); part++) {
-        const uint32_t index = plan->launches.items[kiln__plan_part(plan, launch, part)].group;
+    for (size_t part = 0; part < kiln__plan_phases(plan, launch); part++) {
+        const uint32_t index = plan->launches.items[kiln__plan_phase(plan, launch, part)].group;
         const struct kiln__group *group = &plan->fusion.groups.items[index];
         for (size_t i = 0; i < group->nodes.count; i++)
             count = add_names(names, group->nodes.items[i], count, found);

@@ -8,10 +8,7 @@
 
 void kiln__plan_add(struct kiln__plan *plan, struct kiln__plan_step step)
 {
-    struct kiln__plan_step *place = plan->failed ? NULL : kiln__vector_push(&plan->steps);
-    plan->failed = !place;
-    if (place)
-        *place = step;
+    plan->failed = plan->failed || !kiln__vector_add(&plan->steps, step);
 }
 
 size_t kiln__plan_block(const struct kiln__plan *plan, const struct kiln__argument *argument)
@@ -29,11 +26,10 @@ int64_t kiln__plan_first_element(const struct kiln__plan *plan,
 
 uint32_t kiln__plan_add_slot(struct kiln__plan *plan, struct kiln__slot slot)
 {
-    struct kiln__slot *place = kiln__vector_push(&plan->slots);
-    plan->failed = plan->failed || !place;
-    if (!place)
+    if (!kiln__vector_add(&plan->slots, slot)) {
+        plan->failed = true;
         return KILN__NO_SLOT;
-    *place = slot;
+    }
     return (uint32_t)(plan->slots.count - 1);
 }
 
@@ -80,6 +76,22 @@ bool kiln__plan_next_named(const struct kiln__plan *plan, const struct kiln__pla
         return true;
     }
     return false;
+}
+
+size_t kiln__plan_next_launch(const struct kiln__plan *plan, uint32_t group, size_t from)
+{
+    while (from < plan->launches.count && plan->launches.items[from].group != group)
+        from++;
+    return from;
+}
+
+bool kiln__plan_group_names(const struct kiln__plan *plan, uint32_t group, size_t before,
+                            uint32_t slot)
+{
+    size_t i = kiln__plan_next_launch(plan, group, 0);
+    while (i < before && !kiln__launch_names(&plan->launches.items[i], slot))
+        i = kiln__plan_next_launch(plan, group, i + 1);
+    return i < before;
 }
 
 size_t kiln__plan_enqueued(const struct kiln__plan *plan)

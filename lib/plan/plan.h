@@ -41,6 +41,7 @@ struct kiln__slot {
 };
 #define KILN__SCRATCH UINT32_MAX
 
+/* Steps of a plan. (KILN__STEP_LOAD and its like are those of a group: fuse/group.h.) */
 enum kiln__plan_step_kind {
     KILN__STEP_UPLOAD,   /* input `binding` to `slot` */
     KILN__STEP_LAUNCH,   /* launch `launch` */
@@ -121,7 +122,7 @@ struct kiln__plan {
     bool *absorbed;    /* per group: absorbed, has no launch; its readers compute its values as they
                           load them (implicit_im2col.c) */
     size_t arena_bytes;
-    size_t kept_bytes;                 /* of kept slots */
+    size_t prepacked_bytes;            /* of prepacked slots */
     struct kiln__tuned_device **tuned; /* while it is made, per group: where a record has values for
                                           workloads (lower/workload.h); or NULL */
     bool failed; /* without memory while it is made: what is added then makes no difference */
@@ -144,13 +145,13 @@ static inline const struct kiln__launch *kiln__plan_launch_at(const struct kiln_
 }
 
 /* Launches that are not joined ones which a launch, of either kind, does: so many, and part `k`. */
-static inline size_t kiln__plan_parts(const struct kiln__plan *plan, uint32_t launch)
+static inline size_t kiln__plan_phases(const struct kiln__plan *plan, uint32_t launch)
 {
     const size_t phases = kiln__plan_launch_at(plan, launch)->phases.count;
     return phases ? phases : 1;
 }
 
-static inline uint32_t kiln__plan_part(const struct kiln__plan *plan, uint32_t launch, size_t k)
+static inline uint32_t kiln__plan_phase(const struct kiln__plan *plan, uint32_t launch, size_t k)
 {
     const struct kiln__launch *of = kiln__plan_launch_at(plan, launch);
     return of->phases.count ? of->phases.items[k] : launch;
@@ -169,12 +170,8 @@ size_t kiln__plan_enqueued(const struct kiln__plan *plan);
  */
 static inline uint64_t kiln__plan_peak(const struct kiln__plan *plan)
 {
-    return (uint64_t)plan->arena_bytes + plan->kept_bytes;
+    return (uint64_t)plan->arena_bytes + plan->prepacked_bytes;
 }
-
-/* Plan what `fusion`, which is taken over, computes. Errors: OUT_OF_HOST_MEMORY. */
-kiln_status kiln__plan_make(struct kiln__fusion *fusion, const struct kiln__plan_options *options,
-                            struct kiln__plan *plan, struct kiln__error *error);
 
 void kiln__plan_free(struct kiln__plan *plan);
 
@@ -210,6 +207,12 @@ struct kiln__named {
 bool kiln__plan_next_named(const struct kiln__plan *plan, const struct kiln__plan_step *step,
                            struct kiln__named *named);
 
+/* The group's first launch from launch `from` on; launches.count: none. And whether one of its
+ * launches before launch `before` takes the slot's memory. */
+size_t kiln__plan_next_launch(const struct kiln__plan *plan, uint32_t group, size_t from);
+bool kiln__plan_group_names(const struct kiln__plan *plan, uint32_t group, size_t before,
+                            uint32_t slot);
+
 /* The call of an own kernel that a launch is of. */
 const struct kiln__custom *kiln__launch_custom(const struct kiln__plan *plan,
                                                const struct kiln__launch *launch);
@@ -229,32 +232,5 @@ uint32_t kiln__plan_scratch(struct kiln__plan *plan, size_t bytes);
 /* The plan's slot of counters; KILN__NO_SLOT without memory. */
 uint32_t kiln__plan_counters(struct kiln__plan *plan);
 
-/* Whether all that operand `operand` of the group is made of is frozen (frozen.c). */
-bool kiln__plan_may_prepack(const struct kiln__plan *plan, const struct kiln__group *group,
-                            unsigned operand);
-
-/* The last launch makes working memory `slot` of operand `operand` alone: where that is frozen, the
- * launch can be left out as long as the buffers are not written and its memory is kept. */
-void kiln__plan_prepack(struct kiln__plan *plan, uint32_t slot, unsigned operand);
-
-/* The same of the last launch, which is the only one of its group. */
-void kiln__plan_prepack_group(struct kiln__plan *plan, const struct kiln__group *group);
-
-/* Whether a product's kernel for the device accumulates integers exactly, at any depth. */
-bool kiln__matmul_has_exact_integers(const struct kiln__plan_options *options);
-
-/* Whether the device has kernels for all gradients of such an attention that store no scores
- * (graph/attention_backward.h); d and e: columns. The first time that takes as long as compiling
- * them. */
-bool kiln__has_attention_gradients(const struct kiln__plan_options *options, kiln_type type,
-                                   double scale, size_t d, size_t e);
-
 /* Append a step. */
 void kiln__plan_add(struct kiln__plan *plan, struct kiln__plan_step step);
-
-/* Turn a group into launches (lower_nest.c, lower_matmul.c, ...). */
-typedef void kiln__lower(struct kiln__plan *plan, uint32_t group);
-/* The log-sum-exp of an attention whose kernel does not store it (lower_attention_backward.c). */
-kiln__lower kiln__lower_log_sum_exp;
-kiln__lower kiln__lower_nest, kiln__lower_matmul, kiln__lower_attention,
-    kiln__lower_attention_backward, kiln__lower_scatter, kiln__lower_sort, kiln__lower_custom;

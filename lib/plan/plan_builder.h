@@ -16,25 +16,3 @@ struct kiln__plan_builder {
     bool *uploaded;       /* per node: a step brings it to the device */
 };
 #define KILN__NO_REQUEST UINT32_MAX
-
-/* Those that answer say false without memory. */
-
-/* Decide which results are computed in the buffer of an input, and the order that allows it
- * (in_place.c). */
-bool kiln__plan_in_place(struct kiln__plan_builder *builder);
-
-/* Mark which slots are frozen (frozen.c). */
-void kiln__plan_find_frozen(const struct kiln__plan_builder *builder);
-
-/* Find the absorbed groups, which their readers' kernels compute: they have no launches
- * (implicit_im2col.c). */
-bool kiln__plan_find_absorbed(struct kiln__plan_builder *builder);
-
-/* Once all launches are there: which slots are kept, and what names them (frozen.c). */
-bool kiln__plan_settle_prepacked(struct kiln__plan *plan);
-
-/* Give arena slots their offsets; slots alive at the same time do not overlap (arena.c). */
-bool kiln__plan_assign_memory(struct kiln__plan *plan);
-
-/* Find what each step depends on (dependencies.c). */
-bool kiln__plan_find_dependencies(struct kiln__plan_builder *builder);

@@ -208,16 +208,6 @@ static void find_reads(const struct kiln__plan *plan, const struct kiln__launch 
                          kiln__launch_names(launch, plan->slot_of[group->accesses.items[i].node]));
 }
 
-/* Whether an earlier launch of the same group has written there already: this one changes it. */
-static bool is_written_before(const struct kiln__plan *plan, size_t index, uint32_t slot)
-{
-    const struct kiln__launch *launches = plan->launches.items;
-    for (size_t i = index; i-- > 0 && launches[i].group == launches[index].group;)
-        if (kiln__launch_names(&launches[i], slot))
-            return true;
-    return false;
-}
-
 static bool is_first_of_slot(const struct kiln__launch *launch, size_t argument)
 {
     const struct kiln__argument *arguments = launch->arguments.items;
@@ -260,9 +250,9 @@ static uint64_t bytes_of_launch(const struct kiln__plan *plan, size_t index, con
     }
     for (size_t i = 0; i < group->stores.count; i++) {
         uint32_t slot = plan->slot_of[group->stores.items[i].node];
-        if (kiln__launch_names(launch, slot))
+        if (kiln__launch_names(launch, slot)) /* one that was written to before is changed */
             bytes += bytes_stored(plan, group, &group->stores.items[i]) *
-                     (is_written_before(plan, index, slot) ? 2 : 1);
+                     (kiln__plan_group_names(plan, launch->group, index, slot) ? 2 : 1);
     }
     return bytes;
 }

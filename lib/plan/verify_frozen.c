@@ -34,8 +34,8 @@ static const char *check_maker(const struct kiln__plan_verifier *verifier,
 {
     const struct kiln__plan *plan = verifier->plan;
     const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
-    uint32_t made = launch->makes - 1;
-    if (launch->makes > plan->slots.count || !kiln__launch_names(launch, made) ||
+    uint32_t made = launch->prepacks - 1;
+    if (launch->prepacks > plan->slots.count || !kiln__launch_names(launch, made) ||
         plan->slots.items[made].storage == KILN__STORAGE_INPUT ||
         plan->slots.items[made].storage == KILN__STORAGE_RESULT)
         return "makes what is not its own";
@@ -108,12 +108,12 @@ bool kiln__plan_check_frozen(struct kiln__plan_verifier *verifier)
                 : NULL;
         if (!launch && step->slot >= plan->slots.count)
             continue;
-        const char *wrong =
-            launch && launch->makes ? check_maker(verifier, launch) : check_reader(verifier, step);
+        const char *wrong = launch && launch->prepacks ? check_maker(verifier, launch)
+                                                       : check_reader(verifier, step);
         if (wrong)
             return KILN__WRONG_PLAN(verifier, "step %u: %s", i, wrong);
-        if (launch && launch->makes)
-            verifier->makes[launch->makes - 1] = true;
+        if (launch && launch->prepacks)
+            verifier->makes[launch->prepacks - 1] = true;
     }
     for (uint32_t i = 0; i < plan->slots.count; i++) {
         verifier->first[i] = UINT32_MAX;

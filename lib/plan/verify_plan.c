@@ -201,23 +201,28 @@ static bool find_uses(struct kiln__plan_verifier *verifier)
     return true;
 }
 
+bool kiln__planned_packs(const struct kiln__plan *plan, const struct kiln__launch *launch)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    bool packs = launch->prepacks != 0;
+    for (size_t i = 0; i < group->stores.count && packs; i++)
+        packs = plan->slot_of[group->stores.items[i].node] != launch->prepacks - 1;
+    return packs;
+}
+
 /* One of a group's launches has what it stores for an argument. */
 static bool check_stores(const struct kiln__plan_verifier *verifier)
 {
     const struct kiln__plan *plan = verifier->plan;
-    const struct kiln__launch *launches = plan->launches.items;
-    for (size_t from = 0, to = 0; from < plan->launches.count; from = to) {
-        const struct kiln__group *group = kiln__planned_group(verifier, launches[from].group);
-        while (to < plan->launches.count && launches[to].group == launches[from].group)
-            to++;
-        for (size_t i = 0; i < group->stores.count; i++) {
+    for (uint32_t g = 0; g < plan->fusion.groups.count; g++) {
+        const struct kiln__group *group = kiln__planned_group(verifier, g);
+        bool runs = kiln__plan_next_launch(plan, g, 0) < plan->launches.count;
+        for (size_t i = 0; i < group->stores.count && runs; i++) {
             uint32_t node = group->stores.items[i].node;
-            size_t by = from;
-            while (by < to && !kiln__launch_names(&launches[by], plan->slot_of[node]))
-                by++;
-            if (by == to && kiln__node_bytes(kiln__planned_node(verifier, node)))
-                return KILN__WRONG_PLAN(verifier, "group %u: none of its launches stores %%%u",
-                                        launches[from].group, node);
+            if (kiln__node_bytes(kiln__planned_node(verifier, node)) &&
+                !kiln__plan_group_names(plan, g, plan->launches.count, plan->slot_of[node]))
+                return KILN__WRONG_PLAN(verifier, "group %u: none of its launches stores %%%u", g,
+                                        node);
         }
     }
     return true;

@@ -41,6 +41,10 @@ kiln__planned_group(const struct kiln__plan_verifier *verifier, uint32_t index)
     return &verifier->plan->fusion.groups.items[index];
 }
 
+/* Whether a launch packs an operand of its group, of buffers alone (verify_frozen.c), and may stand
+ * before what the group reads besides. */
+bool kiln__planned_packs(const struct kiln__plan *plan, const struct kiln__launch *launch);
+
 /* What may be left out of a run; uses `first`, and leaves it as it was. */
 bool kiln__plan_check_frozen(struct kiln__plan_verifier *verifier);
 

@@ -126,10 +126,9 @@ static bool run_covering(struct kiln__plan_verifier *verifier, uint32_t step,
 {
     const struct kiln__plan *plan = verifier->plan;
     const uint32_t covered = launch->covers - 1;
-    for (size_t i = 0; i < plan->launches.count; i++)
-        if (plan->launches.items[i].group == covered)
-            return KILN__WRONG_PLAN(verifier, "step %u: does group %u, which others do too", step,
-                                    covered);
+    if (kiln__plan_next_launch(plan, covered, 0) < plan->launches.count)
+        return KILN__WRONG_PLAN(verifier, "step %u: does group %u, which others do too", step,
+                                covered);
     if ((!verifier->has_run[launch->group] && !run_launch(verifier, step, covered)) ||
         !run_launch(verifier, step, launch->group))
         return false;
@@ -144,6 +143,8 @@ static bool run_step_launch(struct kiln__plan_verifier *verifier, uint32_t step)
 {
     const struct kiln__plan *plan = verifier->plan;
     const struct kiln__launch *launch = &plan->launches.items[plan->steps.items[step].launch];
+    if (kiln__planned_packs(plan, launch))
+        return true;
     return launch->covers ? run_covering(verifier, step, launch)
                           : run_launch(verifier, step, launch->group);
 }

@@ -3,12 +3,15 @@
  * edited binaries. */
 #include "programs/build.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "programs/builtins.h"
 #include "programs/compiler_guard.h"
 #include "programs/edit.h"
 #include "util/log.h"
+#include "util/verify.h"
 
 /* ---- the compiler's words ---- */
 
@@ -207,24 +210,121 @@ static bool is_unexplained(cl_program program, const struct kiln__device *device
     return silent;
 }
 
-static kiln_status build_source(cl_context context, const struct kiln__device *device,
-                                const char *source, const char *options, const char *kernel,
-                                cl_program *program, struct kiln__error *error)
+/* What is asked for. */
+struct request {
+    cl_context context;
+    const struct kiln__device *device;
+    const char *source, *options, *kernel;
+};
+
+/* After an error there may still be a program, whose log says why. */
+static cl_int compile(const struct request *request, cl_program *program)
 {
+    const cl_device_id id = request->device->id;
     cl_int code;
-    *program = clCreateProgramWithSource(context, 1, &source, NULL, &code);
+    *program = clCreateProgramWithSource(request->context, 1, (const char **)&request->source, NULL,
+                                         &code);
+    if (!*program)
+        return code;
+    code = clBuildProgram(*program, 1, &id, request->options, NULL, NULL);
+    if (is_unexplained(*program, request->device, code)) {
+        KILN__LOG(KILN__LOG_WARN, "kernel %s was not compiled, without a cause: once more",
+                  request->kernel);
+        code = clBuildProgram(*program, 1, &id, request->options, NULL, NULL);
+    }
+    return code;
+}
+
+/* ---- with kiln's declarations of OpenCL C's functions ---- */
+
+/* The compiler has taken a program with its own declarations alone: all have these from then on. */
+static atomic_bool needs_own;
+
+/* The option among a program's; NULL: the compiler's declarations are wanted. */
+static const char *find_bare_option(const struct request *request)
+{
+    const char *option = request->device->traits->bare_option;
+    return option && request->options ? strstr(request->options, option) : NULL;
+}
+
+static cl_int compile_bare(const struct request *request, cl_program *program)
+{
+    struct request bare = *request;
+    struct kiln__text text = {0};
+    kiln__builtins_declare(request->source, &text);
+    bare.source = text.data;
+    const cl_int code = text.failed ? CL_OUT_OF_HOST_MEMORY : compile(&bare, program);
+    kiln__text_free(&text);
+    return code;
+}
+
+/* Without the option, which is at `option`. */
+static cl_int compile_whole(const struct request *request, const char *option, cl_program *program)
+{
+    struct request whole = *request;
+    struct kiln__text text = {0};
+    kiln__text_add_bytes(&text, request->options, (size_t)(option - request->options));
+    kiln__text_add(&text, "%s", option + strlen(request->device->traits->bare_option));
+    whole.options = text.data;
+    const cl_int code = text.failed ? CL_OUT_OF_HOST_MEMORY : compile(&whole, program);
+    kiln__text_free(&text);
+    return code;
+}
+
+/* Whether kernels/builtins.cl lacks a function that the program calls, as its log says. */
+static bool lacks_function(const char *log)
+{
+    return strstr(log, "undeclared identifier") || strstr(log, "implicit declaration");
+}
+
+/* What a compiler does not take with kiln's declarations it is given with its own: it may be
+ * another than those that they were tried with. An error that stays is the program's. */
+static cl_int compile_again(const struct request *request, const char *option, const char *log,
+                            cl_program *program)
+{
+    const cl_int code = compile_whole(request, option, program);
+    if (code || !log[strspn(log, " \n")])
+        return code;
+    if (!atomic_exchange(&needs_own, true))
+        KILN__LOG(KILN__LOG_INFO, "this compiler takes %s with its own declarations alone",
+                  request->kernel);
+    print_log(request->kernel, log);
+    return code;
+}
+
+static cl_int compile_either(const struct request *request, const char *option, cl_program *program)
+{
+    if (atomic_load(&needs_own))
+        return compile_whole(request, option, program);
+    const cl_int code = compile_bare(request, program);
+    if (code != CL_BUILD_PROGRAM_FAILURE && code != CL_INVALID_BUILD_OPTIONS)
+        return code;
+    cl_program refused = *program;
+    char *log = read_log(refused, request->device->id);
+    if (!log || (kiln__verifies && lacks_function(log))) { /* tests are to see it */
+        free(log);
+        return code;
+    }
+    const cl_int again = compile_again(request, option, log, program);
+    clReleaseProgram(refused);
+    free(log);
+    return again;
+}
+
+static kiln_status build_source(const struct request *request, cl_program *program,
+                                struct kiln__error *error)
+{
+    const char *option = find_bare_option(request);
+    const cl_int code =
+        option ? compile_either(request, option, program) : compile(request, program);
     if (!*program)
         return kiln__cl_fail(error, "clCreateProgramWithSource", code);
-    code = clBuildProgram(*program, 1, &device->id, options, NULL, NULL);
-    if (is_unexplained(*program, device, code)) {
-        KILN__LOG(KILN__LOG_WARN, "kernel %s was not compiled, without a cause: once more", kernel);
-        code = clBuildProgram(*program, 1, &device->id, options, NULL, NULL);
-    }
     if (!code)
-        return kiln__edit_is_wanted(source)
-                   ? edit(context, device, source, options, kernel, program, error)
+        return kiln__edit_is_wanted(request->source)
+                   ? edit(request->context, request->device, request->source, request->options,
+                          request->kernel, program, error)
                    : KILN_OK;
-    kiln_status status = build_error(*program, device, kernel, code, error);
+    const kiln_status status = build_error(*program, request->device, request->kernel, code, error);
     clReleaseProgram(*program);
     *program = NULL;
     return status;
@@ -238,7 +338,8 @@ kiln_status kiln__build_source(cl_context context, const struct kiln__device *de
     if (!kiln__compiler_enter())
         return kiln__fail(error, KILN_BUILD_FAILED,
                           "kernel %.80s is not compiled: the process ends", kernel);
-    kiln_status status = build_source(context, device, source, options, kernel, program, error);
+    const struct request request = {context, device, source, options, kernel};
+    kiln_status status = build_source(&request, program, error);
     kiln__compiler_leave();
     return status;
 }

@@ -52,7 +52,7 @@ bool kiln__compile_workers_is_possible(const struct kiln__programs *programs)
 
 /* A library that was moved with its program, such as a wheel's, has it in its own folder. False if
  * not. */
-static bool find_beside(char path[PATH_MAX])
+static bool find_in_own_folder(char path[PATH_MAX])
 {
     Dl_info library;
     const char *end = NULL;
@@ -71,7 +71,7 @@ static const char *path_of_program(char beside[PATH_MAX])
     const char *path = kiln__environment("KILN_STORE_PROGRAM");
     if (path)
         return path;
-    return find_beside(beside) ? beside : KILN_STORE_PROGRAM;
+    return find_in_own_folder(beside) ? beside : KILN_STORE_PROGRAM;
 }
 
 /* 0 or an errno. None of this process's signals, files and terminal are the other's. */

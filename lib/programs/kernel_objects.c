@@ -30,7 +30,7 @@ struct kiln__kernel {
 
 struct launched {
     cl_command_queue queue;
-    struct kiln__kernel_form form;
+    struct kiln__launch_shape form;
 };
 
 struct kiln__kernel_kind {
@@ -174,10 +174,10 @@ void kiln__kernel_return(struct kiln__kernel *kernel)
 
 /* ---- what was launched ---- */
 
-struct kiln__kernel_form kiln__kernel_form(unsigned dimensions, const size_t *global,
-                                           const size_t *local)
+struct kiln__launch_shape kiln__launch_shape(unsigned dimensions, const size_t *global,
+                                             const size_t *local)
 {
-    struct kiln__kernel_form form = {{1, 1, 1}, true};
+    struct kiln__launch_shape form = {{1, 1, 1}, true};
     for (unsigned i = 0; i < dimensions && i < 3; i++) {
         form.local[i] = local[i];
         form.small_grid = form.small_grid && global[i] < USHRT_MAX;
@@ -187,7 +187,7 @@ struct kiln__kernel_form kiln__kernel_form(unsigned dimensions, const size_t *gl
 
 /* Under the mutex. */
 static bool is_noted(const struct kiln__kernel_kind *kind, cl_command_queue queue,
-                     const struct kiln__kernel_form *form)
+                     const struct kiln__launch_shape *form)
 {
     for (size_t i = 0; i < kind->launched.count; i++) {
         const struct launched *launched = &kind->launched.items[i];
@@ -199,7 +199,7 @@ static bool is_noted(const struct kiln__kernel_kind *kind, cl_command_queue queu
 }
 
 void kiln__kernel_launched(struct kiln__kernel *kernel, cl_command_queue queue,
-                           const struct kiln__kernel_form *form)
+                           const struct kiln__launch_shape *form)
 {
     struct kiln__kernel_kind *kind = kernel->kind;
     pthread_mutex_lock(&kind->kernels->mutex);
@@ -211,7 +211,7 @@ void kiln__kernel_launched(struct kiln__kernel *kernel, cl_command_queue queue,
 }
 
 bool kiln__kernel_was_launched(struct kiln__kernel *kernel, cl_command_queue queue,
-                               const struct kiln__kernel_form *form)
+                               const struct kiln__launch_shape *form)
 {
     pthread_mutex_lock(&kernel->kind->kernels->mutex);
     bool was = is_noted(kernel->kind, queue, form);

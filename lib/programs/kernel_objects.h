@@ -37,20 +37,20 @@ void kiln__kernel_return(struct kiln__kernel *kernel);
 cl_kernel kiln__kernel_cl(const struct kiln__kernel *kernel);
 
 /* What PoCL compiles a kernel for: each local size, and grids below and from 65,535 on. */
-struct kiln__kernel_form {
+struct kiln__launch_shape {
     size_t local[3];
     bool small_grid;
 };
-struct kiln__kernel_form kiln__kernel_form(unsigned dimensions, const size_t *global,
-                                           const size_t *local);
+struct kiln__launch_shape kiln__launch_shape(unsigned dimensions, const size_t *global,
+                                             const size_t *local);
 
 /* Note that such a launch of the kernel was enqueued: for further ones behind it in the queue, also
  * of other kernels of the name, the driver has nothing to compile. In another queue one may begin
  * before it. And whether one was. */
 void kiln__kernel_launched(struct kiln__kernel *kernel, cl_command_queue queue,
-                           const struct kiln__kernel_form *form);
+                           const struct kiln__launch_shape *form);
 bool kiln__kernel_was_launched(struct kiln__kernel *kernel, cl_command_queue queue,
-                               const struct kiln__kernel_form *form);
+                               const struct kiln__launch_shape *form);
 
 /* ---- for programs ---- */
 

@@ -107,7 +107,7 @@ static unsigned count_threads(unsigned threads, size_t most)
 }
 
 /* Whether other processes can do it, and have to: here it would be one after the other. */
-static bool is_done_apart(const struct kiln__programs *programs)
+static bool needs_workers(const struct kiln__programs *programs)
 {
     return programs->device.traits->serial_compiler && kiln__compile_workers_is_possible(programs);
 }
@@ -132,7 +132,7 @@ void kiln__programs_prepare(struct kiln__programs *programs,
     if (!count || programs->compile == KILN_COMPILE_NEVER)
         return;
     threads = count_threads(threads, count);
-    if (is_done_apart(programs)) {
+    if (needs_workers(programs)) {
         kiln__programs_find_missing(programs, wishes, count, &missing);
         compile_by_workers(programs, &missing, threads);
         free(missing.items);
@@ -162,8 +162,8 @@ static bool is_slow(struct kiln__programs *programs, const struct kiln__program_
            atomic_load(&programs->compile_ns) - before > CACHED_NS;
 }
 
-static void meet_apart(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
-                       size_t count)
+static void compile_missing_in_workers(struct kiln__programs *programs,
+                                       const struct kiln__program_wish *wishes, size_t count)
 {
     struct kiln__missing missing;
     kiln__programs_find_missing(programs, wishes, count, &missing);
@@ -176,14 +176,14 @@ static void meet_apart(struct kiln__programs *programs, const struct kiln__progr
     free(missing.items);
 }
 
-void kiln__programs_meet(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
-                         size_t count)
+void kiln__programs_compile_missing(struct kiln__programs *programs,
+                                    const struct kiln__program_wish *wishes, size_t count)
 {
     unsigned threads = count_threads(0, count);
-    if (!kiln__programs_compile_together(programs) || threads < 2)
+    if (!kiln__programs_compile_in_parallel(programs) || threads < 2)
         return;
-    if (is_done_apart(programs))
-        meet_apart(programs, wishes, count);
+    if (needs_workers(programs))
+        compile_missing_in_workers(programs, wishes, count);
     else if (programs->device.traits->threaded_compiler)
         compile_here(programs, wishes, count, threads);
 }

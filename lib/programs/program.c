@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long one process waits for another. The lock of a key is held while the program is compiled,
+/* One program: loaded from disk or compiled, and stored.
+ *
+ * How long one process waits for another: the lock of a key is held while the program is compiled,
  * and where its binary is complete then, until the entry is stored; never while storing waits for
  * something. Another process waits up to two seconds for it, then compiles for itself. Each wait in
  * vain halves the next one, so that they sum up to four seconds at most. No two wait for each
@@ -93,7 +95,7 @@ static void store_later(struct kiln__program *program)
 void kiln__program_variants(unsigned dimensions, const size_t *global, const size_t *local,
                             char variants[KILN__PROGRAM_VARIANTS])
 {
-    const struct kiln__kernel_form form = kiln__kernel_form(dimensions, global, local);
+    const struct kiln__launch_shape form = kiln__launch_shape(dimensions, global, local);
     snprintf(variants, KILN__PROGRAM_VARIANTS, "%zu-%zu-%zu-goffs0%s", form.local[0], form.local[1],
              form.local[2], form.small_grid ? "-smallgrid" : "");
 }

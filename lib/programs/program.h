@@ -55,10 +55,10 @@ kiln_compile_mode kiln__programs_compile_mode(const struct kiln__programs *progr
 bool kiln__programs_have_disk(const struct kiln__programs *programs);
 
 /* Whether what a batch waits for is compiled side by side. */
-bool kiln__programs_compile_together(const struct kiln__programs *programs);
+bool kiln__programs_compile_in_parallel(const struct kiln__programs *programs);
 
 /* Whether batches run before their kernels are compiled, where that can be. */
-bool kiln__programs_compile_behind(const struct kiln__programs *programs);
+bool kiln__programs_compile_in_background(const struct kiln__programs *programs);
 
 /* The program of `source`, to be found as `name` from now on. `kernel` is the kernel that users
  * know it by in `kiln cache list`. The traits' build options are added to `options`.
@@ -97,8 +97,8 @@ void kiln__programs_prepare(struct kiln__programs *programs,
 
 /* The same for programs that are asked for right away: nothing waits for a store, and where it
  * would not be sooner, or is not wanted, nothing happens. */
-void kiln__programs_meet(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
-                         size_t count);
+void kiln__programs_compile_missing(struct kiln__programs *programs,
+                                    const struct kiln__program_wish *wishes, size_t count);
 
 /* A kernel of the program was enqueued, with these sizes. Where the binary is complete only now,
  * the first time has it stored; cheap otherwise. */

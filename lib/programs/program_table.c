@@ -159,12 +159,12 @@ static kiln_compile_mode choose_compile_mode(kiln_compile_mode mode)
                                                 : KILN_COMPILE_ALONE;
 }
 
-bool kiln__programs_compile_together(const struct kiln__programs *programs)
+bool kiln__programs_compile_in_parallel(const struct kiln__programs *programs)
 {
     return programs->compile != KILN_COMPILE_ALONE && programs->compile != KILN_COMPILE_NEVER;
 }
 
-bool kiln__programs_compile_behind(const struct kiln__programs *programs)
+bool kiln__programs_compile_in_background(const struct kiln__programs *programs)
 {
     return programs->compile == KILN_COMPILE_BACKGROUND ||
            (programs->compile == KILN_COMPILE_QUICK && programs->device.traits->quick_options);

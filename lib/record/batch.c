@@ -61,7 +61,7 @@ void kiln__batch_drop(kiln_batch *batch)
     kiln__labels_free(&batch->labels);
 }
 
-void *kiln__batch_keep(kiln_batch *batch, size_t count, size_t item, const char *call)
+void *kiln__batch_alloc(kiln_batch *batch, size_t count, size_t item, const char *call)
 {
     void **place = batch->error.status ? NULL : kiln__vector_push(&batch->tables);
     void *table = place ? calloc(count + 1, item) : NULL;
@@ -205,7 +205,7 @@ kiln_status kiln_tensor_shape(const kiln_batch *batch, kiln_tensor tensor, kiln_
     if (tensor.id >> 32 != batch->serial || kiln__tensor_index(tensor) >= batch->graph.nodes.count)
         return kiln__fail(NULL, KILN_INVALID_HANDLE,
                           "kiln_tensor_shape: the tensor is none of this batch");
-    const struct kiln__node *node = &batch->graph.nodes.items[kiln__tensor_index(tensor)];
+    const struct kiln__node *node = kiln__tensor_node(batch, tensor);
     if (type)
         *type = node->type;
     if (rank)

@@ -11,11 +11,15 @@
 #include "util/error.h"
 #include "util/index.h"
 
-/* By which kernels a plan is run, from the last to the first (session/background.h). */
+/* The tensor that is none: an operand that is left out, what a failed call returns. */
+static const kiln_tensor kiln__none = {0};
+
+/* By which kernels a plan is run while others are compiled: tiers, which a batch goes through from
+ * the last to the first (session/background.h). */
 enum kiln__tier {
-    KILN__TIER_OWN,     /* those that it is to have; the others, while these are compiled: */
-    KILN__TIER_APART,   /* the same, no launches joined, */
-    KILN__TIER_WITHOUT, /* or quick or generic ones */
+    KILN__TIER_OWN,      /* its own, short launches joined where the plan has them so */
+    KILN__TIER_UNJOINED, /* its own, no launches joined: until that has paid */
+    KILN__TIER_BASELINE, /* quick or generic ones: until its own are there */
     KILN__TIERS
 };
 
@@ -35,6 +39,7 @@ struct kiln__record_limits {
     size_t work_group;     /* most items of one; 0: not known */
     size_t cores, vector;  /* of a CPU, and floats of a vector of its; 0: it is none */
     size_t unrolled;       /* most operations of a loop that is recorded step by step */
+    size_t stretch;        /* most steps of another one that are a graph together; 0: each is one */
     /* Of gradients of attention: elements of scores in memory at once, to aim for, and whether what
      * is multiplied may be rounded to the operands' type. */
     size_t scores;
@@ -114,6 +119,13 @@ void kiln__call_operand(kiln_batch *batch, const char *word, uint32_t node);
 
 uint32_t kiln__tensor_index(kiln_tensor tensor);
 
+/* The node of a tensor that is one of the batch. */
+static inline const struct kiln__node *kiln__tensor_node(const kiln_batch *batch,
+                                                         kiln_tensor tensor)
+{
+    return &batch->graph.nodes.items[kiln__tensor_index(tensor)];
+}
+
 /* The node that is meant by one by now. */
 static inline uint32_t kiln__batch_instead(const kiln_batch *batch, uint32_t index)
 {
@@ -126,7 +138,7 @@ kiln_tensor kiln__batch_meant(const kiln_batch *batch, kiln_tensor tensor);
 
 /* Memory of zeros for a table that the call uploads; the batch owns it. NULL, with the error
  * recorded, without memory. */
-void *kiln__batch_keep(kiln_batch *batch, size_t count, size_t item, const char *call);
+void *kiln__batch_alloc(kiln_batch *batch, size_t count, size_t item, const char *call);
 
 /* Append a node and name it. Operands that are stored in a narrower type than operations compute in
  * are cast before it. */
@@ -149,7 +161,7 @@ bool kiln__batch_exports_to(const kiln_batch *batch, const kiln_buffer *buffer);
 bool kiln__check_dims(kiln_batch *batch, const char *call, size_t rank, const size_t *dims,
                       struct kiln__shape *shape);
 /* Whether elements of a type lie apart: no operation gives one of blocks. */
-bool kiln__check_apart(kiln_batch *batch, const char *call, kiln_type type);
+bool kiln__check_no_blocks(kiln_batch *batch, const char *call, kiln_type type);
 bool kiln__check_shape(kiln_batch *batch, const char *call, kiln_type type, size_t rank,
                        const size_t *dims, struct kiln__shape *shape);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors put together from parts: chains of places, which run in one memory. */
+/* Tensors put together from parts: chains of insertions, which run in one memory. */
 #include <kiln/movement.h>
 
 #include <stdio.h>
@@ -7,8 +7,6 @@
 
 #include "record/batch.h"
 #include "record/call.h"
-
-static const kiln_tensor none = {0};
 
 /* The node of the one of several operands that a sentence calls "parts[i]". */
 static const struct kiln__node *part_node(kiln_batch *batch, const char *call,
@@ -20,34 +18,23 @@ static const struct kiln__node *part_node(kiln_batch *batch, const char *call,
 }
 
 /* Record `part` put over `base` by a view; without a base the rest is undefined. */
-static kiln_tensor record_place(kiln_batch *batch, const char *call, kiln_tensor part,
-                                const kiln_tensor *base, const struct kiln__shape *shape,
-                                const struct kiln__view *view)
+static kiln_tensor record_insertion(kiln_batch *batch, const char *call, kiln_tensor part,
+                                    const kiln_tensor *base, const struct kiln__shape *shape,
+                                    const struct kiln__view *view)
 {
     const struct kiln__node *node = kiln__batch_node(batch, part, call, "part");
     if (!node)
-        return none;
-    struct kiln__node place = {.kind = KILN__INSERT_SLICE, .type = node->type, .n_inputs = 1};
-    place.shape = *shape;
-    place.view = *view;
-    place.input[0] = kiln__tensor_index(part);
+        return kiln__none;
+    struct kiln__node insertion = {.kind = KILN__INSERT_SLICE, .type = node->type, .n_inputs = 1};
+    insertion.shape = *shape;
+    insertion.view = *view;
+    insertion.input[0] = kiln__tensor_index(part);
     if (base)
-        place.input[place.n_inputs++] = kiln__tensor_index(*base);
-    return kiln__batch_record(batch, &place, call);
+        insertion.input[insertion.n_inputs++] = kiln__tensor_index(*base);
+    return kiln__batch_record(batch, &insertion, call);
 }
 
-/* A view of the same dimensions, element by element. */
-static struct kiln__view straight_view(uint32_t rank)
-{
-    struct kiln__view view = {0};
-    for (uint32_t d = 0; d < rank; d++) {
-        view.source[d] = (int8_t)d;
-        view.step[d] = 1;
-    }
-    return view;
-}
-
-/* ---- place ---- */
+/* ---- insertions ---- */
 
 static bool check_part(kiln_batch *batch, const char *call, const struct kiln__node *x,
                        const struct kiln__node *part)
@@ -83,12 +70,12 @@ kiln_tensor kiln_insert_slice(kiln_batch *batch, kiln_tensor x, kiln_tensor part
     const struct kiln__node *base = kiln__batch_node(batch, x, __func__, "x");
     const struct kiln__node *top = base ? kiln__batch_node(batch, part, __func__, "part") : NULL;
     if (!top || !check_part(batch, __func__, base, top))
-        return none;
+        return kiln__none;
     const struct kiln__shape shape = base->shape;
-    struct kiln__view view = straight_view(shape.rank);
+    struct kiln__view view = kiln__view_straight(shape.rank);
     if (shape.rank && !start) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: start is NULL", __func__);
-        return none;
+        return kiln__none;
     }
     for (uint32_t d = 0; d < shape.rank; d++) {
         size_t count = top->shape.dims[d];
@@ -98,12 +85,12 @@ kiln_tensor kiln_insert_slice(kiln_batch *batch, kiln_tensor x, kiln_tensor part
                        "%s: %zu elements from %lld by %lld are not within dimension %u, which "
                        "has %zu",
                        __func__, count, (long long)start[d], (long long)by, d, shape.dims[d]);
-            return none;
+            return kiln__none;
         }
         view.start[d] = count ? start[d] : 0;
         view.step[d] = count > 1 ? by : 1; /* as kiln_slice() has it, so that they compare equal */
     }
-    return record_place(batch, __func__, part, &x, &shape, &view);
+    return record_insertion(batch, __func__, part, &x, &shape, &view);
 }
 
 /* ---- pad ---- */
@@ -132,20 +119,21 @@ kiln_tensor kiln_pad(kiln_batch *batch, kiln_tensor x, const size_t *low, const 
     KILN__CALL(batch);
     const struct kiln__node *node = kiln__batch_node(batch, x, __func__, "x");
     if (!node)
-        return none;
+        return kiln__none;
     struct kiln__shape shape;
-    struct kiln__view view = straight_view(node->shape.rank);
+    struct kiln__view view = kiln__view_straight(node->shape.rank);
     if (node->shape.rank && (!low || !high)) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s is NULL", __func__,
                    low ? "high" : "low");
-        return none;
+        return kiln__none;
     }
     if (!padded_shape(batch, &node->shape, low, high, &shape))
-        return none;
+        return kiln__none;
     for (uint32_t d = 0; d < shape.rank; d++)
         view.start[d] = node->shape.dims[d] ? (int64_t)low[d] : 0;
     kiln_tensor base = kiln__record_fill(batch, __func__, node->type, &shape, value);
-    return batch->error.status ? none : record_place(batch, __func__, x, &base, &shape, &view);
+    return batch->error.status ? kiln__none
+                               : record_insertion(batch, __func__, x, &base, &shape, &view);
 }
 
 /* ---- concat, stack ---- */
@@ -209,18 +197,18 @@ static kiln_tensor concatenate_join(kiln_batch *batch, const char *call, size_t 
                                     const kiln_tensor *parts, uint32_t axis)
 {
     struct kiln__shape shape = part_node(batch, call, parts, 0)->shape;
-    kiln_tensor whole = none;
+    kiln_tensor whole = kiln__none;
     size_t from = 0;
     for (size_t i = 1; i < n; i++)
         if (!add_extent(batch, call, parts, i, axis, &shape))
-            return none;
+            return kiln__none;
     for (size_t i = 0; i < n && !batch->error.status; i++) {
-        struct kiln__view view = straight_view(shape.rank);
+        struct kiln__view view = kiln__view_straight(shape.rank);
         size_t length = part_node(batch, call, parts, i)->shape.dims[axis];
         if (length == 0 && i + 1 < n)
             continue;
         view.start[axis] = length ? (int64_t)from : 0;
-        whole = record_place(batch, call, parts[i], from ? &whole : NULL, &shape, &view);
+        whole = record_insertion(batch, call, parts[i], from ? &whole : NULL, &shape, &view);
         from += length;
     }
     return whole;
@@ -231,10 +219,10 @@ kiln_tensor kiln_concat(kiln_batch *batch, size_t n, const kiln_tensor *parts, i
     KILN__CALL(batch);
     uint32_t at;
     if (!check_parts(batch, __func__, n, parts))
-        return none;
+        return kiln__none;
     const struct kiln__node *first = part_node(batch, __func__, parts, 0);
     if (!first || !kiln__find_axis(batch, __func__, axis, first->shape.rank, &at))
-        return none;
+        return kiln__none;
     return concatenate_join(batch, __func__, n, parts, at);
 }
 
@@ -253,21 +241,21 @@ kiln_tensor kiln_stack(kiln_batch *batch, size_t n, const kiln_tensor *parts, in
     KILN__CALL(batch);
     uint32_t at;
     if (!check_parts(batch, __func__, n, parts))
-        return none;
+        return kiln__none;
     const struct kiln__node *first = part_node(batch, __func__, parts, 0);
     if (!first || !kiln__find_axis(batch, __func__, axis, first->shape.rank + 1, &at))
-        return none;
+        return kiln__none;
     const struct kiln__shape shape = first->shape;
     if (shape.rank == KILN_MAX_RANK) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: parts of shape %s leave no room for one more dimension", __func__,
                    kiln__shape_text(&shape).text);
-        return none;
+        return kiln__none;
     }
     kiln_tensor *deep = malloc(n * sizeof *deep);
     if (!deep) {
         kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", __func__);
-        return none;
+        return kiln__none;
     }
     for (size_t i = 0; i < n && !batch->error.status; i++) {
         const struct kiln__node *part = part_node(batch, __func__, parts, i);
@@ -278,7 +266,8 @@ kiln_tensor kiln_stack(kiln_batch *batch, size_t n, const kiln_tensor *parts, in
         else
             deep[i] = deepen(batch, parts[i], &shape, at);
     }
-    kiln_tensor whole = batch->error.status ? none : concatenate_join(batch, __func__, n, deep, at);
+    kiln_tensor whole =
+        batch->error.status ? kiln__none : concatenate_join(batch, __func__, n, deep, at);
     free(deep);
     return whole;
 }
@@ -308,7 +297,7 @@ kiln_status kiln_split(kiln_batch *batch, kiln_tensor x, int axis, size_t n, con
     KILN__CALL(batch);
     uint32_t at;
     for (size_t i = 0; parts && i < n; i++)
-        parts[i] = none;
+        parts[i] = kiln__none;
     const struct kiln__node *node = kiln__batch_node(batch, x, __func__, "x");
     if (!node)
         return batch ? batch->error.status : KILN_INVALID_ARGUMENT;
@@ -327,6 +316,6 @@ kiln_status kiln_split(kiln_batch *batch, kiln_tensor x, int axis, size_t n, con
         parts[i] = kiln_slice(batch, x, from, stop, NULL);
     }
     for (size_t i = 0; batch->error.status && i < n; i++)
-        parts[i] = none;
+        parts[i] = kiln__none;
     return batch->error.status;
 }

@@ -159,7 +159,7 @@ static bool take_outputs(struct recording *recording)
         made->type = output->type;
         if (!kiln__check_shape(recording->batch, recording->call, output->type, output->rank,
                                output->dims, &made->shape) ||
-            !kiln__check_apart(recording->batch, recording->call, output->type))
+            !kiln__check_no_blocks(recording->batch, recording->call, output->type))
             return false;
     }
     return true;

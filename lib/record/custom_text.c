@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ops/ops.h"
+#include "util/code.h"
 
 /* Whether the name stands in the text, which may be NULL, as a word of its own. */
 static bool has_word(const char *text, const char *name)
@@ -32,10 +33,7 @@ static bool mentions(const struct kiln__custom_writer *writer, const char *tenso
 
 static size_t add(struct kiln__custom_writer *writer, struct kiln__custom_argument argument)
 {
-    struct kiln__custom_argument *place = kiln__vector_push(&writer->arguments);
-    writer->failed = writer->failed || !place;
-    if (place)
-        *place = argument;
+    writer->failed = !kiln__vector_add(&writer->arguments, argument) || writer->failed;
     return writer->arguments.count - 1;
 }
 
@@ -139,8 +137,8 @@ static void write_pointer(struct kiln__custom_writer *writer, const struct tenso
     const char *constant = tensor->input ? "const " : "";
     kiln__text_add(&body->signature,
                    "%sglobal %s%s *restrict kiln_m%zu, const long kiln_m%zu_offset",
-                   body->signature.length ? ",\n    " : "", constant, tensor->type->stored, at, at);
-    kiln__text_add(&body->constants, "    global %s%s *const %s = kiln_m%zu + kiln_m%zu_offset;\n",
+                   body->signature.length ? ",\n" : "", constant, tensor->type->stored, at, at);
+    kiln__text_add(&body->constants, "global %s%s *const %s = kiln_m%zu + kiln_m%zu_offset\n",
                    constant, tensor->type->stored, tensor->name, at, at);
 }
 
@@ -149,7 +147,7 @@ static size_t write_value(struct kiln__custom_writer *writer, const char *type,
                           struct kiln__custom_argument argument, struct body *body)
 {
     const size_t at = add(writer, argument);
-    kiln__text_add(&body->signature, ",\n    const %s kiln_v%zu", type, at);
+    kiln__text_add(&body->signature, ",\nconst %s kiln_v%zu", type, at);
     return at;
 }
 
@@ -173,7 +171,7 @@ static void write_numbers(struct kiln__custom_writer *writer, const struct tenso
                                   : write_long(writer, (int64_t)tensor->shape->dims[d], body);
         kiln__text_add(&numbers, "%skiln_v%zu", d ? ", " : "", at);
     }
-    kiln__text_add(&body->constants, "    const long %s_%s[] = {%s};\n", tensor->name,
+    kiln__text_add(&body->constants, "const long %s_%s[] = {%s}\n", tensor->name,
                    strides ? "strides" : "shape", rank ? numbers.data : "0");
     writer->failed = writer->failed || numbers.failed;
     kiln__text_free(&numbers);
@@ -185,7 +183,7 @@ static void write_tensor(struct kiln__custom_writer *writer, const struct tensor
     write_pointer(writer, tensor, body);
     if (mentions(writer, tensor->name, "size")) {
         const size_t at = write_long(writer, (int64_t)kiln__shape_count(tensor->shape), body);
-        kiln__text_add(&body->constants, "    const long %s_size = kiln_v%zu;\n", tensor->name, at);
+        kiln__text_add(&body->constants, "const long %s_size = kiln_v%zu\n", tensor->name, at);
     }
     if (mentions(writer, tensor->name, "shape"))
         write_numbers(writer, tensor, false, body);
@@ -205,7 +203,19 @@ static void write_scalar(struct kiln__custom_writer *writer, const kiln_custom_s
         argument.integer = (int64_t)scalar->value;
     }
     const size_t at = write_value(writer, type, argument, body);
-    kiln__text_add(&body->constants, "    const %s %s = kiln_v%zu;\n", type, scalar->name, at);
+    kiln__text_add(&body->constants, "const %s %s = kiln_v%zu\n", type, scalar->name, at);
+}
+
+static void write_kernel(struct kiln__custom_writer *writer, const struct body *body)
+{
+    const kiln_custom_kernel *kernel = writer->kernel;
+    struct kiln__code code = {0};
+    kiln__code_function(&code, "kernel void %s%s(%s)", KILN__CUSTOM_PREFIX, kernel->name,
+                        body->signature.data);
+    kiln__code_add(&code, "%s", body->constants.data);
+    kiln__code_line(&code, "#line 1 \"%s\"\n%s\n#line 1 \"kiln\"", kernel->name, kernel->source);
+    kiln__code_end(&code);
+    kiln__code_print(&code, &writer->text);
 }
 
 void kiln__custom_write(struct kiln__custom_writer *writer)
@@ -221,10 +231,7 @@ void kiln__custom_write(struct kiln__custom_writer *writer)
         write_scalar(writer, &kernel->scalars[i], &body);
     writer->failed = writer->failed || body.signature.failed || body.constants.failed;
     if (!writer->failed)
-        kiln__text_add(&writer->text,
-                       "kernel void %s%s(%s)\n{\n%s#line 1 \"%s\"\n%s\n#line 1 \"kiln\"\n}\n",
-                       KILN__CUSTOM_PREFIX, kernel->name, body.signature.data, body.constants.data,
-                       kernel->name, kernel->source);
+        write_kernel(writer, &body);
     writer->failed = writer->failed || writer->text.failed;
     kiln__text_free(&body.signature);
     kiln__text_free(&body.constants);

@@ -2,7 +2,7 @@
 /* The text of an own kernel around the body that a program gives. */
 #pragma once
 
-#include "graph/custom.h"
+#include "graph/custom_calls.h"
 #include "util/text.h"
 #include "util/vector.h"
 

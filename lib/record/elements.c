@@ -9,8 +9,6 @@
 #include "record/call.h"
 #include "record/operations.h"
 
-static const kiln_tensor none = {0};
-
 /* One call: the data, and the positions of elements or parts of it. */
 struct call {
     kiln_batch *batch;
@@ -136,7 +134,7 @@ kiln_tensor kiln_gather_elements(kiln_batch *batch, kiln_tensor x, kiln_tensor i
     struct call call = {.batch = batch, .name = __func__};
     kiln_tensor numbers;
     if (!number_elements(&call, x, indices, axis, &numbers))
-        return none;
+        return kiln__none;
     return kiln_gather(batch, flatten(&call, x, call.x.rank), numbers, 0);
 }
 
@@ -170,7 +168,7 @@ kiln_tensor kiln_scatter_elements(kiln_batch *batch, kiln_tensor x, kiln_tensor 
     if (!kiln__batch_is_open(batch, __func__) || !kiln__check_scatter_mode(batch, __func__, mode) ||
         !number_elements(&call, x, indices, axis, &numbers) ||
         !check_values(&call, x, values, &call.indices))
-        return none;
+        return kiln__none;
     kiln_tensor flat = kiln__record_scatter(batch, __func__, flatten(&call, x, call.x.rank),
                                             numbers, values, 0, mode);
     return call.x.rank == 1 ? flat : kiln_reshape(batch, flat, call.x.rank, call.x.dims);
@@ -239,14 +237,14 @@ kiln_tensor kiln_gather_nd(kiln_batch *batch, kiln_tensor x, kiln_tensor indices
     kiln_tensor numbers;
     uint32_t to;
     if (!number_parts(&call, x, indices, batch_dims, &to, &numbers))
-        return none;
+        return kiln__none;
     uint32_t rank = call.indices.rank - 1 + call.x.rank - to;
     if (rank > KILN_MAX_RANK) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: indices of shape %s in shape %s make %u dimensions, and 8 are the most",
                    __func__, kiln__shape_text(&call.indices).text, kiln__shape_text(&call.x).text,
                    rank);
-        return none;
+        return kiln__none;
     }
     return kiln_gather(batch, flatten(&call, x, to), numbers, 0);
 }
@@ -261,13 +259,13 @@ kiln_tensor kiln_scatter_nd(kiln_batch *batch, kiln_tensor x, kiln_tensor indice
     uint32_t to;
     if (!kiln__batch_is_open(batch, __func__) || !kiln__check_scatter_mode(batch, __func__, mode) ||
         !number_parts(&call, x, indices, 0, &to, &numbers))
-        return none;
+        return kiln__none;
     for (uint32_t d = 0; d + 1 < call.indices.rank; d++)
         shape.dims[shape.rank++] = call.indices.dims[d];
     for (uint32_t d = to; d < call.x.rank && shape.rank < KILN_MAX_RANK; d++)
         shape.dims[shape.rank++] = call.x.dims[d];
     if (!check_values(&call, x, values, &shape))
-        return none;
+        return kiln__none;
     kiln_tensor flat =
         kiln__record_scatter(batch, __func__, flatten(&call, x, to), numbers, values, 0, mode);
     return to == 1 ? flat : kiln_reshape(batch, flat, call.x.rank, call.x.dims);
@@ -280,13 +278,13 @@ kiln_tensor kiln_triangle(kiln_batch *batch, kiln_tensor x, int upper, int64_t d
     KILN__CALL(batch);
     const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
     if (!input)
-        return none;
+        return kiln__none;
     const struct kiln__shape shape = input->shape;
     const kiln_type type = kiln__node_computed(input);
     if (shape.rank < 2) {
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH, "%s: x of shape %s has no rows and columns",
                    __func__, kiln__shape_text(&shape).text);
-        return none;
+        return kiln__none;
     }
     const size_t *last = shape.dims + shape.rank - 2;
     const int64_t rows = (int64_t)last[0], columns = (int64_t)last[1];

@@ -8,8 +8,6 @@
 #include "record/call.h"
 #include "record/operations.h"
 
-static const kiln_tensor none = {0};
-
 /* ---- gather ---- */
 
 bool kiln__check_indices(kiln_batch *batch, const char *call, const struct kiln__node *indices)
@@ -26,7 +24,7 @@ kiln_tensor kiln__record_indices(kiln_batch *batch, kiln_tensor indices, const c
 {
     const struct kiln__node *given = kiln__batch_node(batch, indices, call, "indices");
     if (!given || given->type == KILN_I32 || given->type == KILN_U8)
-        return given ? indices : none;
+        return given ? indices : kiln__none;
     struct kiln__node node = {.kind = KILN__CAST, .type = KILN_I32, .n_inputs = 1};
     node.op = given->type == KILN_I64 ? KILN__CAST_SATURATED : KILN__CAST_PLAIN;
     node.shape = given->shape;
@@ -44,7 +42,7 @@ kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, i
     uint32_t at;
     if (!where || !kiln__check_indices(batch, __func__, where) ||
         !kiln__find_axis(batch, __func__, axis, data->shape.rank, &at))
-        return none;
+        return kiln__none;
     node.type = data->type;
     node.axis = at;
     node.input[0] = kiln__tensor_index(x);
@@ -59,7 +57,7 @@ kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, i
                    kiln__shape_text(&where->shape).text, kiln__shape_text(&data->shape).text);
     indices = kiln__record_indices(batch, indices, __func__);
     node.input[1] = kiln__tensor_index(indices);
-    return batch->error.status ? none : kiln__batch_record(batch, &node, __func__);
+    return batch->error.status ? kiln__none : kiln__batch_record(batch, &node, __func__);
 }
 
 /* ---- scatter ---- */
@@ -67,8 +65,8 @@ kiln_tensor kiln_gather(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, i
 /* Values that are put as they are stored are of x's own type. */
 static bool same_type(const struct kiln__node *data, const struct kiln__node *values, uint8_t op)
 {
-    return op == KILN__SCATTER_APART ? values->type == data->type
-                                     : kiln__node_computed(values) == kiln__node_computed(data);
+    return op == KILN__SCATTER_DISTINCT ? values->type == data->type
+                                        : kiln__node_computed(values) == kiln__node_computed(data);
 }
 
 static bool check_values(kiln_batch *batch, const char *call, const struct kiln__node *data,
@@ -100,7 +98,7 @@ bool kiln__check_scatter_mode(kiln_batch *batch, const char *call, kiln_scatter_
     return !batch->error.status;
 }
 
-/* `op`: a kiln_scatter_mode, or KILN__SCATTER_APART. */
+/* `op`: a kiln_scatter_mode, or KILN__SCATTER_DISTINCT. */
 static kiln_tensor record_scatter(kiln_batch *batch, const char *call, kiln_tensor x,
                                   kiln_tensor indices, kiln_tensor values, int axis, uint8_t op)
 {
@@ -112,11 +110,11 @@ static kiln_tensor record_scatter(kiln_batch *batch, const char *call, kiln_tens
     uint32_t at;
     if (!given || !kiln__check_indices(batch, call, where) ||
         !kiln__find_axis(batch, call, axis, data->shape.rank, &at))
-        return none;
+        return kiln__none;
     node.axis = at;
     if (!check_values(batch, call, data, where, given, &node))
-        return none;
-    node.type = op == KILN__SCATTER_APART ? data->type : kiln__node_computed(data);
+        return kiln__none;
+    node.type = op == KILN__SCATTER_DISTINCT ? data->type : kiln__node_computed(data);
     node.shape = data->shape;
     node.input[KILN__SCATTER_VALUES] = kiln__tensor_index(values);
     node.input[KILN__SCATTER_BASE] = kiln__tensor_index(x);
@@ -131,13 +129,13 @@ kiln_tensor kiln__record_scatter(kiln_batch *batch, const char *call, kiln_tenso
 {
     return kiln__batch_is_open(batch, call) && kiln__check_scatter_mode(batch, call, mode)
                ? record_scatter(batch, call, x, indices, values, axis, (uint8_t)mode)
-               : none;
+               : kiln__none;
 }
 
-kiln_tensor kiln__record_scatter_apart(kiln_batch *batch, const char *call, kiln_tensor x,
-                                       kiln_tensor indices, kiln_tensor values, int axis)
+kiln_tensor kiln__record_scatter_distinct(kiln_batch *batch, const char *call, kiln_tensor x,
+                                          kiln_tensor indices, kiln_tensor values, int axis)
 {
-    return record_scatter(batch, call, x, indices, values, axis, KILN__SCATTER_APART);
+    return record_scatter(batch, call, x, indices, values, axis, KILN__SCATTER_DISTINCT);
 }
 
 kiln_tensor kiln_scatter(kiln_batch *batch, kiln_tensor x, kiln_tensor indices, kiln_tensor values,
@@ -163,7 +161,7 @@ static kiln_tensor record_numbers(kiln_batch *batch, const char *call, size_t n)
     if (n > INT32_MAX) {
         kiln__fail(&batch->error, KILN_TOO_LARGE, "%s: %zu elements cannot be numbered by an i32",
                    call, n);
-        return none;
+        return kiln__none;
     }
     kiln__shape_make(1, &n, &node.shape);
     return kiln__batch_record(batch, &node, call);
@@ -177,7 +175,7 @@ kiln_tensor kiln_iota(kiln_batch *batch, size_t rank, const size_t *dims, int ax
     if (!kiln__batch_is_open(batch, __func__) ||
         !kiln__check_shape(batch, __func__, KILN_I32, rank, dims, &view.shape) ||
         !kiln__find_axis(batch, __func__, axis, (uint32_t)rank, &at))
-        return none;
+        return kiln__none;
     kiln_tensor numbers = record_numbers(batch, __func__, dims[at]);
     if (batch->error.status || rank == 1)
         return numbers;
@@ -225,7 +223,7 @@ kiln_tensor kiln_arange(kiln_batch *batch, kiln_type type, double start, double 
     size_t count;
     if (!kiln__batch_is_open(batch, __func__) ||
         !count_range(batch, type, start, stop, step, &count))
-        return none;
+        return kiln__none;
     kiln_type through = kiln__type_row(type)->floating ? KILN_F32
                         : type == KILN_I64             ? KILN_I64
                                                        : KILN_I32; /* others wrap around */
@@ -246,7 +244,7 @@ kiln_tensor kiln_one_hot(kiln_batch *batch, kiln_tensor indices, size_t depth, k
     KILN__CALL(batch);
     const struct kiln__node *where = kiln__batch_node(batch, indices, __func__, "indices");
     if (!where || !kiln__check_indices(batch, __func__, where))
-        return none;
+        return kiln__none;
     struct kiln__shape shape = where->shape;
     if (shape.rank == KILN_MAX_RANK)
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
@@ -256,7 +254,7 @@ kiln_tensor kiln_one_hot(kiln_batch *batch, kiln_tensor indices, size_t depth, k
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %d is no data type", __func__,
                    (int)type);
     if (batch->error.status)
-        return none;
+        return kiln__none;
     indices = kiln_cast(batch, kiln__record_indices(batch, indices, __func__), KILN_I32);
     shape.dims[shape.rank++] = 1;
     kiln_tensor column = kiln_reshape(batch, indices, shape.rank, shape.dims);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loops: the step that was recorded is looked at, and becomes a kernel with the loop inside, or is
  * recorded once for each step. */
-#include "record/loop.h"
+#include "record/loop_call.h"
 
 #include <kiln/elementwise.h>
 #include <kiln/movement.h>
@@ -59,7 +59,7 @@ kiln_tensor kiln_loop_element(kiln_batch *batch, kiln_tensor xs)
     xs = unpacked(batch, xs, __func__, "xs");
     if (!xs.id)
         return none;
-    const struct kiln__node *node = &batch->graph.nodes.items[kiln__tensor_index(xs)];
+    const struct kiln__node *node = kiln__tensor_node(batch, xs);
     const struct kiln__shape shape = node->shape;
     if (shape.rank == 0) {
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,

@@ -2,7 +2,7 @@
 /* A step of elementwise operations becomes a program (graph/loop.h), and the loop a call of a
  * kernel that runs it. All that varies has as many elements, or one: then element i of everything
  * is made of elements i alone. */
-#include "record/loop.h"
+#include "record/loop_call.h"
 
 #include <kiln/movement.h>
 

@@ -2,13 +2,15 @@
 /* A loop that is replayed: its step, which has been recorded, is kept as a list of nodes, and
  * results that nothing computes are recorded behind it. */
 #include <kiln/elementwise.h>
+#include <kiln/movement.h>
 #include <kiln/operations.h>
 #include <kiln/reductions.h>
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "record/loop.h"
+#include "graph/attention.h"
+#include "record/loop_call.h"
 #include "record/replayed.h"
 
 #define REFUSE KILN__LOOP_REFUSE
@@ -36,6 +38,7 @@ bool kiln__loop_is_long(const struct kiln__loop_call *loop)
 void kiln__replayed_free(struct kiln__replayed *loop)
 {
     if (loop) {
+        kiln__replayed_free(loop->stretch);
         free((void *)loop->options.states);
         free(loop->states);
         free(loop->shared);
@@ -118,7 +121,7 @@ static bool add_states(struct recording *recording)
 static bool share(struct recording *recording, uint32_t index)
 {
     const struct kiln__graph *graph = &recording->loop->batch->graph;
-    const uint32_t behind = kiln__node_behind(graph, index);
+    const uint32_t behind = kiln__node_after_movements(graph, index);
     if (recording->loop->varies[index] || recording->listed[behind] ||
         kiln__node_is_free(&graph->nodes.items[behind]))
         return true;
@@ -150,6 +153,144 @@ static bool find_shared(struct recording *recording)
         done = share(recording, kiln__tensor_index(given->until));
     recording->made->shared = recording->shared.items;
     recording->made->n_shared = (uint32_t)recording->shared.count;
+    return done;
+}
+
+/* ---- several steps as one ---- */
+
+/* What a stretch may have of nodes, and a step of elements that it reads and leaves, and of
+ * multiplications: some 50 us of a core's. */
+#define MOST_NODES 1024
+#define MOST_ELEMENTS ((size_t)1 << 17)
+#define MOST_MULTIPLIED ((size_t)1 << 19)
+
+struct size {
+    size_t nodes, elements, multiplied;
+};
+
+/* False: a step has a loop or an own kernel inside, which may take any time. */
+static bool measure(const struct kiln__loop_call *loop, struct size *size)
+{
+    const struct kiln__node *nodes = loop->batch->graph.nodes.items;
+    *size = (struct size){.nodes = 1 + loop->options.output_count};
+    for (size_t i = 0; i < loop->count; i++) {
+        if (!loop->varies[i] || !loop->needed[i])
+            continue;
+        if (kiln__node_is_replayed(&nodes[i]) || nodes[i].kind == KILN__CUSTOM ||
+            nodes[i].kind == KILN__ATTENTION_BACKWARD)
+            return false;
+        const struct kiln__shape *first = &nodes[nodes[i].input[0]].shape;
+        size->nodes++;
+        if (!kiln__node_is_movement(&nodes[i]))
+            size->elements += kiln__node_count(&nodes[i]);
+        for (unsigned k = 0; k < nodes[i].n_inputs && !kiln__node_is_movement(&nodes[i]); k++)
+            size->elements += kiln__node_count(&nodes[nodes[i].input[k]]);
+        if (nodes[i].kind == KILN__MATMUL)
+            size->multiplied += kiln__node_count(&nodes[i]) * first->dims[first->rank - 1];
+        if (nodes[i].kind == KILN__ATTENTION) {
+            const struct kiln__attention_size own =
+                kiln__attention_size(&loop->batch->graph, &nodes[i]);
+            size->multiplied += own.batches * own.m * own.n * (own.d + own.e);
+        }
+    }
+    return true;
+}
+
+static bool varies(const struct kiln__loop_call *loop, uint32_t index)
+{
+    return index >= loop->count || loop->varies[index]; /* those behind unless a loop has ended */
+}
+
+/* Whether all that a step leaves varies: what is made of the rest in the next step would be
+ * nobody's to compute. */
+static bool leaves_what_varies(const struct recording *recording)
+{
+    const struct kiln__loop_call *loop = recording->loop;
+    bool all = true;
+    for (size_t k = 0; k < recording->made->n_states; k++)
+        all = all && varies(loop, recording->made->next[k]);
+    for (size_t k = 0; k < loop->options.output_count; k++)
+        all = all && varies(loop, kiln__tensor_index(loop->options.outputs[k]));
+    return all;
+}
+
+/* As few as can be are left over of all. 0: each is one. */
+static size_t choose_stretch(const struct recording *recording)
+{
+    const struct kiln__loop_call *loop = recording->loop;
+    const size_t steps = loop->options.steps;
+    struct size size;
+    if (!leaves_what_varies(recording) || !measure(loop, &size) || size.elements > MOST_ELEMENTS ||
+        size.multiplied > MOST_MULTIPLIED)
+        return 0;
+    size_t most = MOST_NODES / size.nodes;
+    most = most < loop->batch->limits.stretch ? most : loop->batch->limits.stretch;
+    most = most < steps ? most : steps;
+    size_t chosen = most;
+    for (size_t i = most; i > most / 2; i--)
+        if (steps % i < steps % chosen)
+            chosen = i;
+    return chosen < 2 ? 0 : chosen;
+}
+
+static kiln_tensor first_rows(const struct kiln__loop_call *loop, kiln_tensor element, size_t count)
+{
+    const struct kiln__node *all =
+        &loop->batch->graph.nodes.items[kiln__loop_node(loop, element)->input[0]];
+    int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
+    for (uint32_t d = 0; d < all->shape.rank; d++)
+        stop[d] = (int64_t)(d ? all->shape.dims[d] : count);
+    return kiln_slice(loop->batch,
+                      kiln__batch_tensor(loop->batch, kiln__loop_node(loop, element)->input[0]),
+                      start, stop, NULL);
+}
+
+/* What has been kept of the options is overwritten by what the stretch has instead. */
+static void record_stretch(struct kiln__loop_call *loop, struct kiln__replayed *made)
+{
+    const kiln_loop_options *own = &made->options;
+    kiln_tensor *next = (kiln_tensor *)(uintptr_t)own->next;
+    kiln_tensor *rows = (kiln_tensor *)(uintptr_t)own->elements;
+    for (size_t k = 0; k < own->element_count && !loop->batch->error.status; k++)
+        rows[k] = first_rows(loop, loop->options.elements[k], own->steps);
+    loop->rows = rows;
+    if (loop->batch->error.status || !kiln__loop_find_nodes(loop))
+        return;
+    kiln__loop_unroll(loop, next, (kiln_tensor *)(uintptr_t)own->outputs);
+    for (size_t k = 0; k < own->state_count; k++)
+        add_state(made, kiln__tensor_index(own->states[k]), 0, next[k]);
+    free(loop->varies);
+}
+
+static kiln_tensor *tensors_of(const kiln_batch *batch, const uint32_t *nodes, size_t count)
+{
+    kiln_tensor *tensors = calloc(count + 1, sizeof *tensors);
+    for (size_t k = 0; k < count && tensors; k++)
+        tensors[k] = kiln__batch_tensor(batch, nodes[k]);
+    return tensors;
+}
+
+static bool add_stretch(struct recording *recording)
+{
+    const struct kiln__replayed *step = recording->made;
+    struct kiln__loop_call loop = {
+        .batch = recording->loop->batch, .call = recording->loop->call, .options = step->options};
+    struct recording own = {.loop = &loop};
+    loop.options.steps = choose_stretch(recording);
+    if (!loop.options.steps)
+        return true;
+    kiln_tensor *states = tensors_of(loop.batch, step->states, step->n_states);
+    kiln_tensor *next = tensors_of(loop.batch, step->next, step->n_states);
+    loop.options.state_count = step->n_states;
+    loop.options.states = states;
+    loop.options.next = next;
+    loop.options.step = loop.options.until = (kiln_tensor){0};
+    recording->made->stretch = own.made = calloc(1, sizeof *own.made);
+    const bool done = states && next && own.made && keep_options(&own);
+    if (done)
+        record_stretch(&loop, own.made);
+    free(states);
+    free(next);
     return done;
 }
 
@@ -227,9 +368,10 @@ void kiln__loop_replay(struct kiln__loop_call *loop, kiln_tensor *last, kiln_ten
     recording.listed = calloc(loop->count + 1, sizeof *recording.listed);
     bool done =
         recording.made && recording.listed && keep_options(&recording) && find_shared(&recording);
+    done = done && (!add_states(&recording) || add_stretch(&recording));
     if (!done)
         (void)REFUSE(loop, KILN_OUT_OF_HOST_MEMORY, "%s", "no memory to record");
-    if (done && add_states(&recording))
+    if (!batch->error.status)
         record_nodes(&recording, batch->loops.count - 1, last, stacked);
     free(recording.listed);
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "record/loop.h"
+#include "record/loop_call.h"
 #include "record/replayed.h"
 
 /* Most operations of steps that are recorded one by one. */
@@ -82,7 +82,8 @@ static void begin_step(struct unrolled *unrolled, size_t number)
         unrolled->now[kiln__tensor_index(given->states[k])] =
             kiln__tensor_index(unrolled->state[k]);
     for (size_t k = 0; k < given->element_count; k++) {
-        const uint32_t all = node_at(loop, given->elements[k])->input[0];
+        const uint32_t all = loop->rows ? kiln__tensor_index(loop->rows[k])
+                                        : node_at(loop, given->elements[k])->input[0];
         unrolled->now[kiln__tensor_index(given->elements[k])] = kiln__tensor_index(
             kiln__loop_view(loop->batch, all, true, (int64_t)number, loop->call));
     }
@@ -137,7 +138,9 @@ static void unroll(struct unrolled *unrolled, uint32_t *nodes, kiln_tensor *last
     const kiln_loop_options *given = &loop->options;
     const size_t count = list_nodes(loop, nodes), steps = given->steps;
     for (size_t k = 0; k < given->state_count; k++)
-        unrolled->state[k] = kiln__batch_tensor(batch, unrolled->now[kiln__loop_initial(loop, k)]);
+        unrolled->state[k] =
+            loop->rows ? given->states[k]
+                       : kiln__batch_tensor(batch, unrolled->now[kiln__loop_initial(loop, k)]);
     for (size_t i = 0; i < steps && !batch->error.status; i++)
         take_step(unrolled, nodes, count, given->reverse ? steps - 1 - i : i);
     if (batch->error.status)
@@ -320,12 +323,9 @@ static void mark_through(const kiln_batch *batch, const kiln_tensor *inputs, siz
 /* Later calls and requests mean the copies. */
 static bool put_instead(kiln_batch *batch, const uint32_t *now, size_t count)
 {
-    for (uint32_t i = (uint32_t)batch->instead.count; i < count; i++) {
-        uint32_t *place = kiln__vector_push(&batch->instead);
-        if (!place)
+    for (uint32_t i = (uint32_t)batch->instead.count; i < count; i++)
+        if (!kiln__vector_add(&batch->instead, i))
             return false;
-        *place = i;
-    }
     for (size_t i = 0; i < count; i++)
         if (now[i] != i)
             batch->instead.items[i] = now[i];

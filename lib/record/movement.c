@@ -6,8 +6,6 @@
 #include "record/call.h"
 #include "record/operations.h"
 
-static const kiln_tensor none = {0};
-
 /* A node over one input, of its type, with the shape left to fill in. */
 static bool movement_start(kiln_batch *batch, kiln_tensor x, const char *call, enum kiln__kind kind,
                            unsigned op, struct kiln__node *node)
@@ -29,13 +27,13 @@ kiln_tensor kiln_reshape(kiln_batch *batch, kiln_tensor x, size_t rank, const si
     struct kiln__shape shape;
     if (!movement_start(batch, x, __func__, KILN__RESHAPE, 0, &node) ||
         !kiln__check_dims(batch, __func__, rank, dims, &shape))
-        return none;
+        return kiln__none;
     if (kiln__shape_count(&shape) != kiln__shape_count(&node.shape)) {
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
                    "%s: shape %s has %zu elements and shape %s has %zu", __func__,
                    kiln__shape_text(&node.shape).text, kiln__shape_count(&node.shape),
                    kiln__shape_text(&shape).text, kiln__shape_count(&shape));
-        return none;
+        return kiln__none;
     }
     node.shape = shape;
     return kiln__batch_record(batch, &node, __func__);
@@ -68,10 +66,10 @@ kiln_tensor kiln_transpose(kiln_batch *batch, kiln_tensor x, const size_t *axes)
     struct kiln__node node;
     size_t order[KILN_MAX_RANK];
     if (!movement_start(batch, x, __func__, KILN__VIEW, KILN__TRANSPOSE, &node))
-        return none;
+        return kiln__none;
     struct kiln__shape from = node.shape;
     if (!read_order(batch, &from, axes, order))
-        return none;
+        return kiln__none;
     for (uint32_t d = 0; d < from.rank; d++) {
         node.shape.dims[d] = from.dims[order[d]];
         node.view.source[d] = (int8_t)order[d];
@@ -122,11 +120,11 @@ static kiln_tensor movement_slice(kiln_batch *batch, const char *call, bool clip
 {
     struct kiln__node node;
     if (!movement_start(batch, x, call, KILN__VIEW, KILN__SLICE, &node))
-        return none;
+        return kiln__none;
     if (node.shape.rank && (!from || !stop)) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s is NULL", call,
                    from ? "stop" : "start");
-        return none;
+        return kiln__none;
     }
     for (uint32_t d = 0; d < node.shape.rank; d++) {
         size_t extent = node.shape.dims[d];
@@ -136,7 +134,7 @@ static kiln_tensor movement_slice(kiln_batch *batch, const char *call, bool clip
         int64_t count = clips && first < 0 && by ? 0 : count_slice(first, end, by, extent);
         if (count < 0) {
             refuse_slice(batch, call, &node.shape, d, from[d], stop[d], by);
-            return none;
+            return kiln__none;
         }
         node.view.source[d] = (int8_t)d;
         node.view.start[d] = count ? first : 0;
@@ -165,7 +163,7 @@ kiln_tensor kiln__record_part(kiln_batch *batch, kiln_tensor x, int axis, size_t
     const struct kiln__node *node = kiln__batch_node(batch, x, "kiln_slice", "x");
     int64_t start[KILN_MAX_RANK] = {0}, stop[KILN_MAX_RANK];
     if (!node)
-        return none;
+        return kiln__none;
     for (uint32_t d = 0; d < node->shape.rank; d++)
         stop[d] = (int64_t)node->shape.dims[d];
     const uint32_t at = axis < 0 ? node->shape.rank - 1 : (uint32_t)axis;
@@ -181,12 +179,12 @@ kiln_tensor kiln_broadcast(kiln_batch *batch, kiln_tensor x, size_t rank, const 
     struct kiln__shape shape, both;
     if (!movement_start(batch, x, __func__, KILN__VIEW, KILN__BROADCAST, &node) ||
         !kiln__check_dims(batch, __func__, rank, dims, &shape))
-        return none;
+        return kiln__none;
     struct kiln__shape from = node.shape;
     if (!kiln__shape_broadcast(&from, &shape, &both) || !kiln__shape_equal(&both, &shape)) {
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH, "%s: shape %s does not broadcast to %s",
                    __func__, kiln__shape_text(&from).text, kiln__shape_text(&shape).text);
-        return none;
+        return kiln__none;
     }
     node.shape = shape;
     for (uint32_t d = 0; d < shape.rank; d++) {
@@ -241,10 +239,10 @@ kiln_tensor kiln_windows(kiln_batch *batch, kiln_tensor x, size_t axis, size_t n
     KILN__CALL(batch);
     struct kiln__node node;
     if (!movement_start(batch, x, __func__, KILN__VIEW, KILN__WINDOWS, &node))
-        return none;
+        return kiln__none;
     const struct kiln__shape from = node.shape;
     if (!check_window_axes(batch, &from, axis, n, size))
-        return none;
+        return kiln__none;
     node.shape.rank += (uint32_t)n;
     for (size_t d = 0; d < from.rank; d++)
         if (d < axis || d >= axis + n)
@@ -257,13 +255,13 @@ kiln_tensor kiln_windows(kiln_batch *batch, kiln_tensor x, size_t axis, size_t n
                        "%s: no window of %zu elements %zu apart, %zu from one to the next, fits "
                        "dimension %zu, which has %zu",
                        __func__, size[i], by, every, axis + i, extent);
-            return none;
+            return kiln__none;
         }
         show(&node, axis + i, axis + i, count, every);
         show(&node, axis + n + i, axis + i, size[i], by);
     }
     struct kiln__shape fits;
     if (!kiln__check_dims(batch, __func__, node.shape.rank, node.shape.dims, &fits))
-        return none;
+        return kiln__none;
     return kiln__batch_record(batch, &node, __func__);
 }

@@ -10,8 +10,6 @@
 #include "record/call.h"
 #include "record/operations.h"
 
-static const kiln_tensor none = {0};
-
 /* ---- elementwise ---- */
 
 static void refuse_shapes(kiln_batch *batch, const char *call, const struct kiln__shape *a,
@@ -86,7 +84,7 @@ kiln_tensor kiln__record_elementwise(kiln_batch *batch, enum kiln__elementwise o
     for (unsigned i = 0; i < row->arity; i++) {
         inputs[i] = kiln__batch_node(batch, operands[i], call, names[i]);
         if (!inputs[i])
-            return none;
+            return kiln__none;
         node.input[i] = kiln__tensor_index(operands[i]);
     }
     op = kiln__elementwise_of(op, kiln__node_computed(inputs[row->arity - 1]));
@@ -96,7 +94,7 @@ kiln_tensor kiln__record_elementwise(kiln_batch *batch, enum kiln__elementwise o
     row = &kiln__elementwise_rows[op];
     if (!check_types(batch, call, row, inputs) ||
         !broadcast_all(batch, call, row->arity, inputs, &node.shape))
-        return none;
+        return kiln__none;
     node.type = kiln__types_result(row->types, kiln__node_computed(inputs[row->arity - 1]));
     return kiln__batch_record(batch, &node, call);
 }
@@ -116,7 +114,7 @@ static kiln_tensor record_row(kiln_batch *batch, enum kiln__elementwise op, cons
     for (unsigned i = row->tensors; i < row->arity; i++) {
         const struct kiln__node *input = kiln__batch_node(batch, tensors[0], call, "a");
         if (!input)
-            return none;
+            return kiln__none;
         operands[i] =
             kiln__batch_number(batch, kiln__node_computed(input), numbers[i - row->tensors], call);
     }
@@ -173,15 +171,15 @@ kiln_tensor kiln_scale(kiln_batch *batch, kiln_tensor x, double factor)
     KILN__CALL(batch);
     const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
     if (!input)
-        return none;
+        return kiln__none;
     kiln_tensor number = kiln__batch_number(batch, kiln__node_computed(input), factor, __func__);
-    return batch->error.status ? none : kiln_mul(batch, x, number);
+    return batch->error.status ? kiln__none : kiln_mul(batch, x, number);
 }
 
 static kiln_tensor record_cast(kiln_batch *batch, kiln_tensor x, kiln_type type, const char *call)
 {
     struct kiln__node node = {.kind = KILN__CAST, .type = type, .n_inputs = 1};
-    node.shape = batch->graph.nodes.items[kiln__tensor_index(x)].shape;
+    node.shape = kiln__tensor_node(batch, x)->shape;
     node.input[0] = kiln__tensor_index(x);
     return kiln__batch_record(batch, &node, call);
 }
@@ -191,20 +189,20 @@ kiln_tensor kiln_cast(kiln_batch *batch, kiln_tensor x, kiln_type type)
     KILN__CALL(batch);
     const struct kiln__node *input = kiln__batch_node(batch, x, __func__, "x");
     if (!input)
-        return none;
+        return kiln__none;
     if (!kiln__type_row(type)) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %d is no data type", __func__,
                    (int)type);
-        return none;
+        return kiln__none;
     }
-    if (!kiln__check_apart(batch, __func__, type))
-        return none;
+    if (!kiln__check_no_blocks(batch, __func__, type))
+        return kiln__none;
     /* A truth is more than the nearest number. */
     if (type == KILN_BOOL && input->type != type) {
         kiln_tensor zero = kiln__batch_number(batch, kiln__node_computed(input), 0, __func__);
-        x = batch->error.status ? none : kiln_not_equal(batch, x, zero);
+        x = batch->error.status ? kiln__none : kiln_not_equal(batch, x, zero);
     }
-    return batch->error.status ? none : record_cast(batch, x, type, __func__);
+    return batch->error.status ? kiln__none : record_cast(batch, x, type, __func__);
 }
 
 /* ---- reductions ---- */
@@ -283,11 +281,11 @@ kiln_tensor kiln__record_reduction(kiln_batch *batch, enum kiln__reduction op, c
     struct kiln__shape kept;
     uint64_t axes_mask;
     if (!input || !kiln__read_axes(batch, call, &input->shape, n_axes, axes, &axes_mask))
-        return none;
+        return kiln__none;
     node.axes = axes_mask;
     size_t reduced = reduced_shapes(&input->shape, axes_mask, &node.shape, &kept);
     if (!check_reduction(batch, row, call, input, reduced))
-        return none;
+        return kiln__none;
     node.type = kiln__reduce_result(row, input->type);
     node.input[0] = kiln__tensor_index(x);
     kiln_tensor result = kiln__batch_record(batch, &node, call);

@@ -25,8 +25,8 @@ kiln_tensor kiln__record_scatter(kiln_batch *batch, const char *call, kiln_tenso
 
 /* The same of KILN_SCATTER_SET where no two indices are the same, in x's own type, which the values
  * have. */
-kiln_tensor kiln__record_scatter_apart(kiln_batch *batch, const char *call, kiln_tensor x,
-                                       kiln_tensor indices, kiln_tensor values, int axis);
+kiln_tensor kiln__record_scatter_distinct(kiln_batch *batch, const char *call, kiln_tensor x,
+                                          kiln_tensor indices, kiln_tensor values, int axis);
 
 /* Whether a parameter is finite and not negative; false with the error recorded. */
 bool kiln__check_number(kiln_batch *batch, const char *call, const char *what, double value);

@@ -5,8 +5,6 @@
 #include "record/batch.h"
 #include "record/call.h"
 
-static const kiln_tensor none = {0};
-
 /* More would be a slice each time that x is repeated or mirrored. */
 #define MOST_REPEATS 16
 
@@ -80,21 +78,18 @@ static kiln_tensor take_piece(kiln_batch *batch, kiln_tensor x, const struct kil
 static kiln_tensor pad_dimension(kiln_batch *batch, kiln_tensor x, uint32_t d, size_t low,
                                  size_t high, kiln_padding padding)
 {
-    const struct kiln__shape shape = batch->graph.nodes.items[kiln__tensor_index(x)].shape;
+    const struct kiln__shape shape = kiln__tensor_node(batch, x)->shape;
     KILN__VECTOR(kiln_tensor) parts = {0};
     int64_t extent = (int64_t)shape.dims[d], end = extent + (int64_t)high;
     for (int64_t j = -(int64_t)low; j < end && !batch->error.status;) {
         struct piece piece = piece_at[padding](j, extent);
         piece.count = piece.count < end - j ? piece.count : end - j;
-        kiln_tensor *part = kiln__vector_push(&parts);
-        if (part)
-            *part = take_piece(batch, x, &shape, d, &piece);
-        else
+        if (!kiln__vector_add(&parts, take_piece(batch, x, &shape, d, &piece)))
             kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "kiln_pad_by: no memory to record");
         j += piece.count;
     }
     kiln_tensor whole =
-        batch->error.status ? none : kiln_concat(batch, parts.count, parts.items, (int)d);
+        batch->error.status ? kiln__none : kiln_concat(batch, parts.count, parts.items, (int)d);
     kiln__vector_free(&parts);
     return whole;
 }
@@ -129,7 +124,7 @@ kiln_tensor kiln_pad_by(kiln_batch *batch, kiln_tensor x, const size_t *low, con
     KILN__CALL(batch);
     const struct kiln__node *node = kiln__batch_node(batch, x, __func__, "x");
     if (!node)
-        return none;
+        return kiln__none;
     const struct kiln__shape from = node->shape;
     struct kiln__shape to = from, checked;
     if (from.rank && (!low || !high))
@@ -142,9 +137,9 @@ kiln_tensor kiln_pad_by(kiln_batch *batch, kiln_tensor x, const size_t *low, con
         if (check_extent(batch, &from, d, low[d], high[d], padding))
             to.dims[d] += low[d] + high[d];
     if (batch->error.status || !kiln__check_dims(batch, __func__, to.rank, to.dims, &checked))
-        return none;
+        return kiln__none;
     for (uint32_t d = from.rank; d-- > 0 && !batch->error.status;)
         if (low[d] || high[d])
             x = pad_dimension(batch, x, d, low[d], high[d], padding);
-    return batch->error.status ? none : x;
+    return batch->error.status ? kiln__none : x;
 }

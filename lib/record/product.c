@@ -8,8 +8,6 @@
 #include "record/call.h"
 #include "record/operations.h"
 
-static const kiln_tensor none = {0};
-
 struct operand {
     kiln_tensor tensor;
     struct kiln__shape shape;
@@ -40,12 +38,13 @@ static bool product_prepare(kiln_batch *batch, const char *call, const char *nam
     }
     if (batch->error.status)
         return false;
-    operand->shape = batch->graph.nodes.items[kiln__tensor_index(operand->tensor)].shape;
+    operand->shape = kiln__tensor_node(batch, operand->tensor)->shape;
     return true;
 }
 
 /* Broadcast the leading dimensions of an operand to those of the result. */
-static bool lead(kiln_batch *batch, const struct kiln__shape *result, struct operand *operand)
+static bool broadcast_leading(kiln_batch *batch, const struct kiln__shape *result,
+                              struct operand *operand)
 {
     struct kiln__shape shape = *result;
     for (uint32_t i = 1; i <= 2; i++)
@@ -86,10 +85,10 @@ static kiln_tensor record_product(kiln_batch *batch, const char *call, struct op
                        ? "have a product with too many elements"
                        : "do not fit: a's last dimension must be b's last but one, and leading "
                          "dimensions must broadcast");
-        return none;
+        return kiln__none;
     }
-    if (!lead(batch, &node.shape, a) || !lead(batch, &node.shape, b))
-        return none;
+    if (!broadcast_leading(batch, &node.shape, a) || !broadcast_leading(batch, &node.shape, b))
+        return kiln__none;
     /* With nothing to add up there is nothing to save: angles of positions are such products. */
     if (kiln__product_narrow(node.op) && a->shape.dims[a->shape.rank - 1] == 1)
         node.op = KILN__PRODUCT_EXACT;
@@ -103,7 +102,7 @@ static kiln_tensor drop_vectors(kiln_batch *batch, kiln_tensor c, bool row, bool
 {
     if (batch->error.status || !(row || column))
         return c;
-    struct kiln__shape shape = batch->graph.nodes.items[kiln__tensor_index(c)].shape;
+    struct kiln__shape shape = kiln__tensor_node(batch, c)->shape;
     uint32_t m = shape.rank - 2;
     if (column)
         shape.rank--;
@@ -124,7 +123,7 @@ kiln_tensor kiln__record_matmul(kiln_batch *batch, const char *call, kiln_tensor
     bool column = y && y->shape.rank == 1;
     if (!y || !product_prepare(batch, call, "a", true, transpose_a, &left) ||
         !product_prepare(batch, call, "b", false, transpose_b, &right))
-        return none;
+        return kiln__none;
     return drop_vectors(batch, record_product(batch, call, &left, &right), row, column);
 }
 
@@ -147,18 +146,18 @@ kiln_tensor kiln_dot(kiln_batch *batch, kiln_tensor a, kiln_tensor b)
     const struct kiln__node *x = kiln__batch_node(batch, a, __func__, "a");
     const struct kiln__node *y = x ? kiln__batch_node(batch, b, __func__, "b") : NULL;
     if (!y)
-        return none;
+        return kiln__none;
     if (x->shape.rank != 1 || !kiln__shape_equal(&x->shape, &y->shape)) {
         kiln__fail(&batch->error, KILN_SHAPE_MISMATCH,
                    "%s: shapes %s and %s are not two vectors of one length", __func__,
                    kiln__shape_text(&x->shape).text, kiln__shape_text(&y->shape).text);
-        return none;
+        return kiln__none;
     }
     if (kiln__node_computed(x) != kiln__node_computed(y)) {
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
                    "%s: operands are %s and %s; cast one of them", __func__,
                    kiln_type_name(x->type), kiln_type_name(y->type));
-        return none;
+        return kiln__none;
     }
     return kiln_sum(batch, kiln_mul(batch, a, b), 0, NULL, 0);
 }

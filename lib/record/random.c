@@ -10,8 +10,6 @@
 #include "record/call.h"
 #include "record/operations.h"
 
-static const kiln_tensor none = {0};
-
 /* ---- keys ---- */
 
 /* 0, 1, 2, ... over a shape. */
@@ -58,21 +56,21 @@ kiln_tensor kiln_random_key(kiln_batch *batch, uint64_t seed)
     KILN__CALL(batch);
     uint32_t low = (uint32_t)seed, high = (uint32_t)(seed >> 32);
     if (!kiln__batch_is_open(batch, __func__))
-        return none;
+        return kiln__none;
     kiln_tensor which = number_elements(batch, 1, (size_t[]){2});
-    return kiln_add(batch, word_constant(batch, low),
-                    kiln_mul(batch, which, word_constant(batch, high - low)));
+    which = kiln_mul(batch, which, word_constant(batch, high - low));
+    return kiln_add(batch, word_constant(batch, low), which);
 }
 
 kiln_tensor kiln_random_split(kiln_batch *batch, kiln_tensor key, uint32_t number)
 {
     KILN__CALL(batch);
     if (!check_key(batch, key, __func__))
-        return none;
+        return kiln__none;
     if (number > INT32_MAX / 2 - 1) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: number %lu is beyond %d", __func__,
                    (unsigned long)number, INT32_MAX / 2 - 1);
-        return none;
+        return kiln__none;
     }
     kiln_tensor which = number_elements(batch, 1, (size_t[]){2});
     kiln_tensor last = word_constant(batch, ~(2 * number)); /* -1, -3, ... */
@@ -83,23 +81,23 @@ kiln_tensor kiln_random_next(kiln_batch *batch, kiln_buffer *state)
 {
     KILN__CALL(batch);
     if (!kiln__batch_is_open(batch, __func__))
-        return none;
+        return kiln__none;
     if (!state) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: state is NULL", __func__);
-        return none;
+        return kiln__none;
     }
     kiln_tensor key = kiln__record_import(batch, state, __func__);
     if (!check_key(batch, key, __func__))
-        return none;
+        return kiln__none;
     if (kiln__batch_exports_to(batch, state)) { /* the same key again: the same numbers */
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                    "%s: the batch leaves something in this state already; split the key that it "
                    "has, by kiln_random_split()",
                    __func__);
-        return none;
+        return kiln__none;
     }
     kiln_export(batch, kiln_add(batch, key, number_elements(batch, 1, (size_t[]){2})), state);
-    return batch->error.status ? none : key;
+    return batch->error.status ? kiln__none : key;
 }
 
 /* ---- numbers ---- */
@@ -119,12 +117,12 @@ static kiln_tensor random_begin(kiln_batch *batch, size_t rank, const size_t *di
     struct kiln__shape shape;
     if (!check_key(batch, key, call) ||
         !kiln__check_shape(batch, call, KILN_F32, rank, dims, &shape))
-        return none;
+        return kiln__none;
     if (kiln__shape_count(&shape) > INT32_MAX) {
         kiln__fail(&batch->error, KILN_TOO_LARGE,
                    "%s: the elements of shape %s cannot be numbered by an i32", call,
                    kiln__shape_text(&shape).text);
-        return none;
+        return kiln__none;
     }
     return number_elements(batch, rank, dims);
 }
@@ -133,7 +131,8 @@ kiln_tensor kiln_random_uniform(kiln_batch *batch, size_t rank, const size_t *di
 {
     KILN__CALL(batch);
     kiln_tensor numbers = random_begin(batch, rank, dims, key, __func__);
-    return numbers.id ? fraction(batch, draw(batch, 0, numbers, key, __func__), __func__) : none;
+    return numbers.id ? fraction(batch, draw(batch, 0, numbers, key, __func__), __func__)
+                      : kiln__none;
 }
 
 kiln_tensor kiln_random_normal(kiln_batch *batch, size_t rank, const size_t *dims, kiln_tensor key)
@@ -141,7 +140,7 @@ kiln_tensor kiln_random_normal(kiln_batch *batch, size_t rank, const size_t *dim
     KILN__CALL(batch);
     kiln_tensor numbers = random_begin(batch, rank, dims, key, __func__);
     if (!numbers.id)
-        return none;
+        return kiln__none;
     kiln_tensor one = kiln_constant(batch, KILN_F32, 1);
     kiln_tensor radius = fraction(batch, draw(batch, 0, numbers, key, __func__), __func__);
     kiln_tensor angle = fraction(batch, draw(batch, 1, numbers, key, __func__), __func__);
@@ -157,16 +156,16 @@ kiln_tensor kiln_dropout(kiln_batch *batch, kiln_tensor x, double probability, k
     KILN__CALL(batch);
     const struct kiln__node *node = kiln__batch_floating(batch, x, __func__, "x");
     if (!node)
-        return none;
+        return kiln__none;
     if (!(probability >= 0 && probability <= 1))
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %g is no probability", __func__,
                    probability);
     if (batch->error.status)
-        return none;
+        return kiln__none;
     const struct kiln__shape shape = node->shape; /* recording moves nodes */
     kiln_tensor numbers = random_begin(batch, shape.rank, shape.dims, key, __func__);
     if (!numbers.id)
-        return none;
+        return kiln__none;
     kiln_tensor drawn = fraction(batch, draw(batch, 0, numbers, key, __func__), __func__);
     kiln_tensor keep =
         kiln_greater_equal(batch, drawn, kiln_constant(batch, KILN_F32, probability));

@@ -13,8 +13,6 @@
 #include "record/operations.h"
 #include "util/structure.h"
 
-static const kiln_tensor none = {0};
-
 enum { LENGTHS = KILN__MASK + 1, OPERANDS };
 
 /* Of q, k, v, mask, lengths, the last two of which may not be there. */
@@ -205,12 +203,12 @@ static kiln_tensor attention_record(kiln_batch *batch, const char *call, struct 
         kiln__fail(&batch->error, KILN_UNSUPPORTED,
                    "%s: %zu columns of q and %zu of v need more local memory than the device has",
                    call, d, e);
-        return none;
+        return kiln__none;
     }
     if (!read_options(batch, call, options, d, &attention) ||
         !share_leading(batch, call, operands, &common) ||
         !extend(batch, call, &common, m, e, &node.shape))
-        return none;
+        return kiln__none;
     node.attention = attention;
     node.attention.lengths = operands->given[LENGTHS];
     node.op = weights_type(batch, operands);
@@ -220,7 +218,7 @@ static kiln_tensor attention_record(kiln_batch *batch, const char *call, struct 
         if (!operands->given[i])
             continue;
         if (!attention_spread(batch, call, &common, m, n, i, operands))
-            return none;
+            return kiln__none;
         node.input[node.n_inputs++] = kiln__tensor_index(operands->tensor[i]);
     }
     return kiln__batch_record(batch, &node, call);
@@ -232,9 +230,9 @@ static kiln_tensor attend(kiln_batch *batch, const char *call, struct operands *
     for (unsigned i = 0; i < OPERANDS; i++)
         if ((i < KILN__MASK || operands->given[i] || operands->tensor[i].id) &&
             !check_operand(batch, call, i, operands))
-            return none;
+            return kiln__none;
     return check_sizes(batch, call, operands) ? attention_record(batch, call, operands, options)
-                                              : none;
+                                              : kiln__none;
 }
 
 kiln_tensor kiln_attention(kiln_batch *batch, kiln_tensor q, kiln_tensor k, kiln_tensor v,

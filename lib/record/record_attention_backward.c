@@ -6,13 +6,12 @@ kiln_tensor kiln__record_attention_backward(kiln_batch *batch, const struct kiln
                                             uint8_t narrow, unsigned count,
                                             const kiln_tensor *inputs)
 {
-    const kiln_tensor none = {0};
     const char *call = "kiln_gradient";
     struct kiln__node node = {.kind = KILN__ATTENTION_BACKWARD, .type = KILN_F32, .op = narrow};
     for (unsigned i = 0; i < count; i++) {
         const struct kiln__node *input = kiln__batch_node(batch, inputs[i], call, "of attention");
         if (!input)
-            return none;
+            return kiln__none;
         node.input[node.n_inputs++] = kiln__tensor_index(inputs[i]);
         if (i == KILN__ROW_OPERAND)
             node.shape = input->shape;

@@ -21,6 +21,10 @@ struct kiln__replayed {
     uint32_t ended; /* 1 where no further step changes a state: an i32, of the states; 0: not asked.
                      */
     uint32_t *shared; /* else needed, and the same in all steps: computed before them */
+    /* Some steps, of numbers that follow each other, as one: with the number of the step among its
+     * states, elements that are rows for all of them, and outputs likewise. It shares `states`, and
+     * has no results. NULL: a step takes longer than what it costs to run it. */
+    struct kiln__replayed *stretch;
 };
 
 void kiln__replayed_free(struct kiln__replayed *loop);
@@ -64,7 +68,7 @@ static inline const struct kiln__replayed *kiln__replayed_of(const kiln_batch *b
 }
 
 /* What is behind movements. */
-static inline uint32_t kiln__node_behind(const struct kiln__graph *graph, uint32_t index)
+static inline uint32_t kiln__node_after_movements(const struct kiln__graph *graph, uint32_t index)
 {
     while (kiln__node_is_movement(&graph->nodes.items[index]))
         index = graph->nodes.items[index].input[0];

@@ -6,8 +6,6 @@
 #include "record/call.h"
 #include "record/operations.h"
 
-static const kiln_tensor none = {0};
-
 /* One call: along which axis of x, and how many elements from where `start` says. */
 struct call {
     kiln_batch *batch;
@@ -117,11 +115,11 @@ kiln_tensor kiln_slice_at(kiln_batch *batch, kiln_tensor x, kiln_tensor start, s
     struct call call = {.batch = batch, .name = __func__, .count = count};
     struct kiln__shape shape;
     if (!begin(&call, x, start, axis))
-        return none;
+        return kiln__none;
     shape = call.x;
     shape.dims[call.axis] = count;
     if (!kiln__check_dims(batch, __func__, shape.rank, shape.dims, &shape))
-        return none;
+        return kiln__none;
     const kiln_tensor at = positions(&call, start);
     return call.shared ? kiln_gather(batch, x, at, (int)call.axis)
                        : kiln_gather(batch, flatten(&call, x), numbers(&call, at), 0);
@@ -154,11 +152,12 @@ kiln_tensor kiln_update_slice(kiln_batch *batch, kiln_tensor x, kiln_tensor part
     KILN__CALL(batch);
     struct call call = {.batch = batch, .name = __func__};
     if (!begin(&call, x, start, axis) || !check_part(&call, x, part))
-        return none;
+        return kiln__none;
     kiln_tensor at = positions(&call, start);
     if (call.shared || batch->error.status)
-        return kiln__record_scatter_apart(batch, __func__, x, at, part, (int)call.axis);
+        return kiln__record_scatter_distinct(batch, __func__, x, at, part, (int)call.axis);
     at = numbers(&call, at);
-    kiln_tensor flat = kiln__record_scatter_apart(batch, __func__, flatten(&call, x), at, part, 0);
+    kiln_tensor flat =
+        kiln__record_scatter_distinct(batch, __func__, flatten(&call, x), at, part, 0);
     return kiln_reshape(batch, flat, call.x.rank, call.x.dims);
 }

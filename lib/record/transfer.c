@@ -5,8 +5,6 @@
 #include "record/batch.h"
 #include "record/call.h"
 
-static const kiln_tensor none = {0};
-
 bool kiln__check_dims(kiln_batch *batch, const char *call, size_t rank, const size_t *dims,
                       struct kiln__shape *shape)
 {
@@ -32,7 +30,7 @@ bool kiln__check_shape(kiln_batch *batch, const char *call, kiln_type type, size
     return false;
 }
 
-bool kiln__check_apart(kiln_batch *batch, const char *call, kiln_type type)
+bool kiln__check_no_blocks(kiln_batch *batch, const char *call, kiln_type type)
 {
     if (kiln__type_is_block(type))
         kiln__fail(&batch->error, KILN_TYPE_MISMATCH,
@@ -55,12 +53,10 @@ static bool check_blocks(kiln_batch *batch, const char *call, const struct kiln_
 static kiln_tensor record_input(kiln_batch *batch, const char *call, struct kiln__node *node,
                                 const struct kiln__binding *binding)
 {
-    struct kiln__binding *place = kiln__vector_push(&batch->bindings.inputs);
-    if (!place) {
+    if (!kiln__vector_add(&batch->bindings.inputs, *binding)) {
         kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
-        return none;
+        return kiln__none;
     }
-    *place = *binding;
     batch->bindings.checked = 0;
     node->binding = batch->bindings.inputs.count - 1;
     return kiln__batch_record(batch, node, call);
@@ -74,17 +70,17 @@ kiln_tensor kiln_upload(kiln_batch *batch, kiln_type type, size_t rank, const si
     if (!kiln__batch_is_open(batch, __func__) ||
         !kiln__check_shape(batch, __func__, type, rank, dims, &node.shape) ||
         !check_blocks(batch, __func__, &node))
-        return none;
+        return kiln__none;
     size_t bytes = kiln__node_bytes(&node);
     if (!data && bytes) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: data is NULL", __func__);
-        return none;
+        return kiln__none;
     }
     if (bytes > batch->limits.upload_bytes) {
         kiln__fail(&batch->error, KILN_TOO_LARGE,
                    "%s: %zu bytes, and the device allocates at most %llu", __func__, bytes,
                    (unsigned long long)batch->limits.upload_bytes);
-        return none;
+        return kiln__none;
     }
     struct kiln__binding binding = {
         .host = (void *)(uintptr_t)data, .bytes = bytes, .item = kiln__type_alignment(type)};
@@ -101,13 +97,11 @@ static bool transfer_hold(kiln_batch *batch, kiln_buffer *buffer, const char *ca
                    call);
     if (batch->error.status)
         return false;
-    kiln_buffer **place = kiln__vector_push(&batch->buffers);
-    if (!place) {
+    if (!kiln__vector_add(&batch->buffers, buffer)) {
         kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
         return false;
     }
     kiln_buffer_retain(buffer);
-    *place = buffer;
     return true;
 }
 
@@ -130,13 +124,13 @@ static kiln_tensor find_import(const kiln_batch *batch, const kiln_buffer *buffe
         if (node->type == buffer->type && kiln__shape_equal(&node->shape, &buffer->shape))
             return kiln__batch_tensor(batch, i);
     }
-    return none;
+    return kiln__none;
 }
 
 kiln_tensor kiln__record_import(kiln_batch *batch, kiln_buffer *buffer, const char *call)
 {
     if (!kiln__batch_is_open(batch, call) || !transfer_hold(batch, buffer, call))
-        return none;
+        return kiln__none;
     kiln_tensor known = find_import(batch, buffer);
     if (known.id)
         return known;
@@ -146,7 +140,7 @@ kiln_tensor kiln__record_import(kiln_batch *batch, kiln_buffer *buffer, const ch
     if (made.id && !kiln__index_add(&batch->imports, kiln__buffer_identity(buffer),
                                     kiln__tensor_index(made))) {
         kiln__fail(&batch->error, KILN_OUT_OF_HOST_MEMORY, "%s: no memory to record", call);
-        return none;
+        return kiln__none;
     }
     return made;
 }
@@ -161,15 +155,15 @@ kiln_tensor kiln__record_fill(kiln_batch *batch, const char *call, kiln_type typ
                               const struct kiln__shape *shape, double value)
 {
     struct kiln__node node = {.kind = KILN__CONSTANT, .type = type, .shape = *shape};
-    if (!kiln__check_apart(batch, call, type))
-        return none;
+    if (!kiln__check_no_blocks(batch, call, type))
+        return kiln__none;
     node.value = kiln__value_of_number(type, value);
     /* The highest i64 is 2^63 as a double, which is beyond it. */
     const bool holds = kiln__value_number(type, node.value) == value && value != 0x1p63;
     if (!kiln__type_row(type)->floating && !holds) {
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: %s cannot hold %.17g", call,
                    kiln_type_name(type), value);
-        return none;
+        return kiln__none;
     }
     return kiln__batch_record(batch, &node, call);
 }
@@ -178,7 +172,7 @@ kiln_tensor kiln__batch_number(kiln_batch *batch, kiln_type type, double value, 
 {
     struct kiln__shape shape;
     if (!kiln__batch_is_open(batch, call) || !kiln__check_shape(batch, call, type, 0, NULL, &shape))
-        return none;
+        return kiln__none;
     return kiln__record_fill(batch, call, type, &shape, value);
 }
 
@@ -195,7 +189,7 @@ kiln_tensor kiln_fill(kiln_batch *batch, kiln_type type, size_t rank, const size
     struct kiln__shape shape;
     if (!kiln__batch_is_open(batch, __func__) ||
         !kiln__check_shape(batch, __func__, type, rank, dims, &shape))
-        return none;
+        return kiln__none;
     return kiln__record_fill(batch, __func__, type, &shape, value);
 }
 
@@ -208,10 +202,7 @@ static bool index_request(kiln_batch *batch, const struct kiln__request *request
     uint32_t number = (uint32_t)(batch->graph.requests.count - 1);
     if (request->kind == KILN__EXPORT)
         return kiln__index_add(&batch->exports, binding->identity, number);
-    uint32_t *read = kiln__vector_push(&batch->reads);
-    if (read)
-        *read = number;
-    return read;
+    return kiln__vector_add(&batch->reads, number);
 }
 
 static kiln_status request(kiln_batch *batch, const char *call, kiln_tensor tensor,

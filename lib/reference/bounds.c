@@ -8,6 +8,7 @@
 
 #include "reference/bounds_rules.h"
 #include "reference/reference_attention.h"
+#include "reference/reference_custom.h"
 
 double kiln__bound_gamma(double n)
 {
@@ -54,11 +55,13 @@ static void bound_unknown(const struct kiln__bounding *walk, const struct kiln__
         result[i] = INFINITY;
 }
 
-/* What own kernels make of errors only they know. */
+/* What own kernels make of errors only they know, but of linear ones. */
 static bool is_unknown(const struct kiln__bounding *walk, const struct kiln__node *node)
 {
     bool exact = node->kind != KILN__CUSTOM || node->custom.call->call.host;
-    for (unsigned k = 0; node->kind == KILN__CUSTOM && exact && k < node->n_inputs; k++) {
+    const bool spreads = node->kind == KILN__CUSTOM && node->custom.call->call.spread;
+    for (unsigned k = 0; node->kind == KILN__CUSTOM && exact && !spreads && k < node->n_inputs;
+         k++) {
         const struct kiln__node *input = kiln__graph_input(walk->graph, node, k);
         for (size_t i = 0; i < kiln__node_count(input) && exact; i++)
             exact = walk->errors[node->input[k]][i] == 0;
@@ -66,11 +69,56 @@ static bool is_unknown(const struct kiln__bounding *walk, const struct kiln__nod
     return !exact;
 }
 
+/* Rounding like the device's, if not with it, is off by so many times as much at most. */
+#define ROUNDINGS 32
+
+/* What roundings make of each row of the first dimension, its elements together. */
+static void add_rounded(const struct kiln__bounding *walk, const struct kiln__node *node,
+                        const double *values, double *result)
+{
+    const struct kiln__custom_call *call = &node->custom.call->call;
+    const size_t count = kiln__node_count(node);
+    const size_t row = node->shape.rank && count ? count / node->shape.dims[0] : 1;
+    double *rounded = malloc((count + 1) * sizeof *rounded);
+    if (!rounded ||
+        !kiln__custom_evaluate(walk->graph, node, call->rounded, walk->reference->values, rounded))
+        *walk->failed = true;
+    for (size_t first = 0; first < count && !*walk->failed; first += row) {
+        double most = 0;
+        for (size_t i = first; i < first + row; i++)
+            most = fmax(most, fabs(rounded[i] - values[i]));
+        for (size_t i = first; i < first + row; i++)
+            result[i] += ROUNDINGS * most;
+    }
+    free(rounded);
+}
+
+/* What a linear kernel makes of the inputs' errors, and of its own beside what it adds up. */
+static void bound_linear(const struct kiln__bounding *walk, const struct kiln__node *node,
+                         double *result)
+{
+    const struct kiln__custom_call *call = &node->custom.call->call;
+    const double *values = walk->reference->values[node - walk->graph->nodes.items];
+    const size_t count = kiln__node_count(node);
+    double *sums = malloc((count + 1) * sizeof *sums);
+    if (!sums || !kiln__custom_evaluate(walk->graph, node, call->spread, walk->errors, result) ||
+        !kiln__custom_evaluate(walk->graph, node, call->spread, walk->reference->values, sums))
+        *walk->failed = true;
+    for (size_t i = 0; i < count && !*walk->failed; i++)
+        result[i] =
+            isfinite(values[i]) ? result[i] + call->tolerance * sums[i] + walk->denormal : INFINITY;
+    free(sums);
+}
+
 static void bound_custom(const struct kiln__bounding *walk, const struct kiln__node *node,
                          double *result)
 {
     const double *values = walk->reference->values[node - walk->graph->nodes.items];
     const double tolerance = node->custom.call->call.tolerance;
+    if (node->custom.call->call.spread) {
+        bound_linear(walk, node, result);
+        return;
+    }
     if (is_unknown(walk, node)) {
         bound_unknown(walk, node, result);
         return;
@@ -80,6 +128,8 @@ static void bound_custom(const struct kiln__bounding *walk, const struct kiln__n
                         ? 0
                         : tolerance * fabs(values[i]) + kiln__type_ulp(node->type, values[i]) +
                               walk->denormal;
+    if (node->custom.call->call.rounded)
+        add_rounded(walk, node, values, result);
 }
 
 static kiln__bound *const rules[] = {

@@ -53,7 +53,9 @@ static bool is_wild(const struct kiln__node *node, const double *values, const d
     case KILN__OP_reciprocal: return may_be_zero(values[0], errors[0]);
     case KILN__OP_pow:
         return may_be_zero(values[0], errors[0]) ||
-               (values[0] <= 0 && may_be_whole(values[1], errors[1]));
+               (values[0] <= 0 && may_be_whole(values[1], errors[1])) ||
+               (isnan(values[1]) && may_be_zero(values[0] - 1, errors[0])) || /* 1, else NaN */
+               (isnan(values[0]) && may_be_zero(values[1], errors[1]));
     case KILN__OP_sin:
     case KILN__OP_cos: return errors[0] > 1; /* turns round in between */
     case KILN__OP_tan: return may_be_whole(values[0] / PI - 0.5, errors[0] / PI); /* a pole */
@@ -140,7 +142,7 @@ void kiln__bound_elementwise(const struct kiln__bounding *walk, const struct kil
 }
 
 /* How far rounding takes `moved` from where it takes `value`. */
-static double rounded_apart(kiln_type type, double value, double moved)
+static double rounded_distance(kiln_type type, double value, double moved)
 {
     double a = kiln__type_round(type, value), b = kiln__type_round(type, moved);
     return a == b || isnan(a) ? 0 : fabs(a - b);
@@ -169,8 +171,8 @@ void kiln__bound_cast(const struct kiln__bounding *walk, const struct kiln__node
             result[i] =
                 error + (fabs(value) > KILN__WHOLE ? 0.5001 * kiln__type_ulp(type, value) : 0);
         else if (error > 0)
-            result[i] = fmax(rounded_apart(type, value, value + error),
-                             rounded_apart(type, value, value - error));
+            result[i] = fmax(rounded_distance(type, value, value + error),
+                             rounded_distance(type, value, value - error));
         else
             result[i] = 0;
     }

@@ -65,7 +65,7 @@ static double summed_error(const struct kiln__bounding *walk, const struct total
 }
 
 /* Of a sum of integers that are not all sure. */
-static double moved_error(const struct kiln__node *node, const struct total *total)
+static double whole_error(const struct kiln__node *node, const struct total *total)
 {
     bool wraps = total->magnitude + total->error > kiln__type_row(node->type)->highest;
     return total->error > 0 && wraps ? INFINITY : total->error;
@@ -86,7 +86,7 @@ static double reduced_error(const struct kiln__bounding *walk, const struct kiln
     case KILN__REDUCES_MEAN: break;
     }
     if (!kiln__node_is_floating(node))
-        return moved_error(node, total);
+        return whole_error(node, total);
     double error = summed_error(walk, total);
     if (row->kind != KILN__REDUCES_MEAN || total->endless || total->n == 0)
         return error;
@@ -139,7 +139,7 @@ void kiln__bound_scan(const struct kiln__bounding *walk, const struct kiln__node
             size_t i = (line / stride * n + place) * stride + line % stride;
             add_up(&total, x.values[i], x.errors[i]);
             result[i] = kiln__node_is_floating(node) ? summed_error(walk, &total)
-                                                     : moved_error(node, &total);
+                                                     : whole_error(node, &total);
         }
     }
 }
@@ -156,7 +156,7 @@ static double scattered_error(const struct kiln__bounding *walk, const struct ki
     if (node->op != KILN_SCATTER_ADD)
         return total->largest_error;
     if (!kiln__node_is_floating(node))
-        return moved_error(node, total);
+        return whole_error(node, total);
     return total->n > 1 ? summed_error(walk, total) : total->error;
 }
 

@@ -184,7 +184,7 @@ static double reference_scattered(const struct kiln__node *node, double held, do
                                                   [KILN_SCATTER_MUL] = KILN__OP_mul,
                                                   [KILN_SCATTER_MIN] = KILN__OP_minimum,
                                                   [KILN_SCATTER_MAX] = KILN__OP_maximum};
-    return node->op == KILN_SCATTER_SET || node->op == KILN__SCATTER_APART
+    return node->op == KILN_SCATTER_SET || node->op == KILN__SCATTER_DISTINCT
                ? value
                : kiln__elementwise_value(rows[node->op], node->type, (double[]){held, value, 0});
 }
@@ -298,7 +298,8 @@ static void evaluate_attention_backward(const struct evaluator *e, const struct 
 static void evaluate_custom(const struct evaluator *e, const struct kiln__node *node,
                             double *result)
 {
-    *e->failed = *e->failed || !kiln__custom_evaluate(e->graph, node, e->values, result);
+    *e->failed = *e->failed || !kiln__custom_evaluate(e->graph, node, node->custom.call->call.host,
+                                                      e->values, result);
 }
 
 static evaluate *const evaluators[] = {

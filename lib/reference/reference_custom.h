@@ -4,6 +4,6 @@
 
 #include "graph/graph.h"
 
-/* Zeros where there is no such function. False without memory. */
+/* By `host`, one of the call's; NULL: zeros. False without memory. */
 bool kiln__custom_evaluate(const struct kiln__graph *graph, const struct kiln__node *node,
-                           double *const *values, double *result);
+                           kiln_custom_host host, double *const *values, double *result);

@@ -30,7 +30,7 @@ uint32_t kiln__rewrite_cse(struct kiln__rewrite *rewrite, const struct kiln__nod
     size_t slot = kiln__hash64(node, HASHED) & mask;
     for (; rewrite->table[slot]; slot = (slot + 1) & mask) {
         uint32_t index = rewrite->table[slot] - 1;
-        if (memcmp(&rewrite->to->nodes.items[index], node, sizeof *node))
+        if (memcmp(kiln__rewrite_at(rewrite, index), node, sizeof *node))
             continue;
         kiln__rewrite_say(rewrite, "the same as %%%u of the result, computed once", index);
         return index;

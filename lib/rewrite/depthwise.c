@@ -13,7 +13,8 @@
 /* Fewer neighbours in memory than these have no vector for each look-up. */
 #define FEWEST_CHANNELS 4
 
-/* Windows over a place, nodes of `from`, and the dimensions of the image that windows move in. */
+/* Windows over an insertion, nodes of `from`, and the dimensions of the image that windows move in.
+ */
 struct padded {
     const struct kiln__node *windows, *place, *image;
     uint32_t view, first, end;
@@ -25,7 +26,7 @@ static const struct kiln__node *from_at(const struct kiln__rewrite *rewrite, uin
 }
 
 /* Whether dimension `d` of the image is dimension `k` of the windows, whole and by itself. */
-static bool is_apart(const struct padded *padded, uint32_t d, uint32_t k)
+static bool is_unpadded(const struct padded *padded, uint32_t d, uint32_t k)
 {
     const struct kiln__view *windows = &padded->windows->view, *place = &padded->place->view;
     size_t count = padded->image->shape.dims[d];
@@ -36,16 +37,16 @@ static bool is_apart(const struct padded *padded, uint32_t d, uint32_t k)
     return same && place->start[d] == 0 && (count == 1 || windows->step[k] == 1);
 }
 
-static void find_moved(struct padded *padded)
+static void find_padded_dims(struct padded *padded)
 {
     uint32_t rank = padded->image->shape.rank, last = padded->windows->shape.rank;
     padded->first = 0;
     padded->end = rank;
     while (padded->first < rank && padded->first < last &&
-           is_apart(padded, padded->first, padded->first))
+           is_unpadded(padded, padded->first, padded->first))
         padded->first++;
     while (padded->end > padded->first && last > padded->first &&
-           is_apart(padded, padded->end - 1, last - 1)) {
+           is_unpadded(padded, padded->end - 1, last - 1)) {
         padded->end--;
         last--;
     }
@@ -99,7 +100,7 @@ static bool find_padded(const struct kiln__rewrite *rewrite, uint32_t view, stru
     *padded = (struct padded){
         .windows = windows, .place = place, .image = from_at(rewrite, place->input[0])};
     padded->view = view;
-    find_moved(padded);
+    find_padded_dims(padded);
     size_t channels = 1;
     for (uint32_t d = padded->end; d < padded->image->shape.rank; d++)
         channels *= padded->image->shape.dims[d];
@@ -179,8 +180,8 @@ static uint32_t add_table(struct table *table)
     const struct padded *padded = table->padded;
     uint32_t number = KILN__NO_NODE, distance = KILN__NO_NODE;
     for (uint32_t d = padded->first; d < padded->end; d++) {
-        uint32_t at = depthwise_apply(table, KILN__OP_sub, add_position(table, d),
-                                      add_number(table, padded->place->view.start[d]));
+        const uint32_t start = add_number(table, padded->place->view.start[d]);
+        uint32_t at = depthwise_apply(table, KILN__OP_sub, add_position(table, d), start);
         uint32_t least = add_distance(table, d, at);
         uint32_t count = add_number(table, (int64_t)padded->image->shape.dims[d]);
         bool first = d == padded->first;

@@ -68,26 +68,24 @@ static struct kiln__view compose(const struct kiln__node *outer, const struct ki
     return view;
 }
 
-/* Where the view shows exactly the part of a place, or nothing of it, what it shows instead. */
+/* Where the view shows exactly the part of an insertion, or nothing of it, what it shows instead.
+ */
 static bool see_through(const struct kiln__rewrite *rewrite, struct kiln__node *view)
 {
-    const struct kiln__node *place = input_of(rewrite, view, 0);
-    const struct kiln__node *part = input_of(rewrite, place, 0);
-    struct kiln__box seen = kiln__rewrite_box(&view->view, &view->shape, place->shape.rank),
-                     placed = kiln__rewrite_box(&place->view, &part->shape, place->shape.rank);
-    if (place->n_inputs > 1 && !kiln__rewrite_boxes_meet(&seen, &placed)) {
-        view->input[0] = kiln__rewrite_skip_links(rewrite, place->input[1], &seen);
+    const struct kiln__node *insertion = input_of(rewrite, view, 0);
+    const struct kiln__node *part = input_of(rewrite, insertion, 0);
+    struct kiln__box seen = kiln__rewrite_box(&view->view, &view->shape, insertion->shape.rank),
+                     placed =
+                         kiln__rewrite_box(&insertion->view, &part->shape, insertion->shape.rank);
+    if (insertion->n_inputs > 1 && !kiln__rewrite_boxes_meet(&seen, &placed)) {
+        view->input[0] = kiln__rewrite_skip_links(rewrite, insertion->input[1], &seen);
         return true;
     }
-    if (memcmp(&view->view, &place->view, sizeof view->view) ||
+    if (memcmp(&view->view, &insertion->view, sizeof view->view) ||
         !kiln__shape_equal(&view->shape, &part->shape))
         return false;
-    view->input[0] = place->input[0];
-    view->view = (struct kiln__view){0};
-    for (uint32_t k = 0; k < part->shape.rank; k++) {
-        view->view.source[k] = (int8_t)k;
-        view->view.step[k] = 1;
-    }
+    view->input[0] = insertion->input[0];
+    view->view = kiln__view_straight(part->shape.rank);
     return true;
 }
 
@@ -121,17 +119,17 @@ static uint32_t fold_view(struct kiln__rewrite *rewrite, const struct kiln__node
 }
 
 /* Nothing placed, or all of the result. */
-static uint32_t fold_place(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+static uint32_t fold_insertion(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     const struct kiln__node *part = input_of(rewrite, node, 0);
-    struct kiln__node place = *node;
+    struct kiln__node insertion = *node;
     if (kiln__view_is_identity(&node->view, &part->shape, &node->shape))
         return node->input[0];
     if (node->n_inputs > 1 && kiln__node_count(part) == 0)
         return node->input[1];
     if (kiln__node_count(part) == kiln__node_count(node))
-        place.n_inputs = 1; /* it covers the base */
-    return kiln__rewrite_add(rewrite, &place);
+        insertion.n_inputs = 1; /* it covers the base */
+    return kiln__rewrite_add(rewrite, &insertion);
 }
 
 static uint32_t fold_reshape(struct kiln__rewrite *rewrite, const struct kiln__node *node)
@@ -201,7 +199,7 @@ uint32_t kiln__rewrite_fold(struct kiln__rewrite *rewrite, const struct kiln__no
     if (node->kind == KILN__RESHAPE)
         return fold_reshape(rewrite, node);
     if (node->kind == KILN__INSERT_SLICE)
-        return fold_place(rewrite, node);
+        return fold_insertion(rewrite, node);
     if (node->kind == KILN__REDUCE)
         return fold_reduction(rewrite, node);
     if (kiln__node_is_pointwise(node) && pointwise_is_identity(rewrite, node, &operand)) {

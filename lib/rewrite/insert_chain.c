@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chains of places, as a concatenation leaves them. Each place knows another one further down, and
+/* Chains of insertions, as a concatenation leaves them. Each knows another one further down, and
  * a box around all parts between (E. W. Myers, "An applicative random-access stack", 1983): a view
  * beside the box goes on there, so that it takes few steps to the part that it shows. */
 #include "rewrite/rewrite.h"
@@ -7,12 +7,7 @@
 /* Shorter ways are gone step by step. */
 #define SHORTEST_JUMP 8
 
-static const struct kiln__node *node_at(const struct kiln__rewrite *rewrite, uint32_t index)
-{
-    return &rewrite->to->nodes.items[index];
-}
-
-/* Places are added in ascending order. */
+/* Insertions are added in ascending order. */
 static const struct kiln__link *find_link(const struct kiln__rewrite *rewrite, uint32_t node)
 {
     size_t low = 0, high = rewrite->links.count;
@@ -55,14 +50,15 @@ bool kiln__rewrite_boxes_meet(const struct kiln__box *a, const struct kiln__box 
 
 bool kiln__rewrite_add_link(struct kiln__rewrite *rewrite, uint32_t index)
 {
-    const struct kiln__node *place = node_at(rewrite, index);
+    const struct kiln__node *insertion = kiln__rewrite_at(rewrite, index);
     struct kiln__link *link = kiln__vector_push(&rewrite->links);
     if (!link)
         return false;
-    uint32_t below = place->input[1];
+    uint32_t below = insertion->input[1];
     *link = (struct kiln__link){.node = index, .jump = below, .depth = 1};
-    link->box = kiln__rewrite_box(&place->view, &node_at(rewrite, place->input[0])->shape,
-                                  place->shape.rank);
+    link->box =
+        kiln__rewrite_box(&insertion->view, &kiln__rewrite_at(rewrite, insertion->input[0])->shape,
+                          insertion->shape.rank);
     const struct kiln__link *first = find_link(rewrite, below);
     const struct kiln__link *second = first ? find_link(rewrite, first->jump) : NULL;
     if (first)

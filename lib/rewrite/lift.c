@@ -9,23 +9,18 @@
 /* Of what an operand must at most have to be turned the other way: parameters, as a bias. */
 #define SMALL 4
 
-static const struct kiln__node *node_at(const struct kiln__rewrite *rewrite, uint32_t index)
-{
-    return &rewrite->to->nodes.items[index];
-}
-
 /* A view of all elements in another order of dimensions. */
 static bool is_permutation(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     uint32_t seen = 0;
     bool moves = false;
     if (node->kind != KILN__VIEW ||
-        node->shape.rank != node_at(rewrite, node->input[0])->shape.rank)
+        node->shape.rank != kiln__rewrite_at(rewrite, node->input[0])->shape.rank)
         return false;
     for (uint32_t k = 0; k < node->shape.rank; k++) {
         int d = node->view.source[k];
         if (d < 0 || node->view.step[k] != 1 || node->view.start[k] ||
-            node->shape.dims[k] != node_at(rewrite, node->input[0])->shape.dims[d])
+            node->shape.dims[k] != kiln__rewrite_at(rewrite, node->input[0])->shape.dims[d])
             return false;
         seen |= 1u << d;
         moves |= d != (int)k;
@@ -51,12 +46,13 @@ static bool takes_more(const struct kiln__node *node)
 /* What the permutation `index` is of: below reshapes, where nobody else uses what is between. */
 static const struct kiln__node *permuted(const struct kiln__rewrite *rewrite, uint32_t index)
 {
-    const struct kiln__node *node = node_at(rewrite, node_at(rewrite, index)->input[0]);
+    const struct kiln__node *node =
+        kiln__rewrite_at(rewrite, kiln__rewrite_at(rewrite, index)->input[0]);
     bool once = rewrite->uses.items[index] <= 1;
     while (node->kind == KILN__RESHAPE && once) {
-        index = node_at(rewrite, index)->input[0];
+        index = kiln__rewrite_at(rewrite, index)->input[0];
         once = rewrite->uses.items[index] <= 1 && rewrite->uses.items[node->input[0]] <= 1;
-        node = once ? node_at(rewrite, node->input[0]) : node;
+        node = once ? kiln__rewrite_at(rewrite, node->input[0]) : node;
     }
     return node;
 }
@@ -66,7 +62,7 @@ static const struct kiln__node *permuted(const struct kiln__rewrite *rewrite, ui
 static uint32_t find_order(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     for (unsigned i = 0; i < node->n_inputs; i++) {
-        const struct kiln__node *operand = node_at(rewrite, node->input[i]);
+        const struct kiln__node *operand = kiln__rewrite_at(rewrite, node->input[i]);
         if (kiln__shape_equal(&operand->shape, &node->shape) && is_permutation(rewrite, operand) &&
             takes_more(permuted(rewrite, node->input[i])))
             return node->input[i];
@@ -78,12 +74,13 @@ bool kiln__rewrite_is_from_outside(const struct kiln__rewrite *rewrite,
                                    const struct kiln__node *node, unsigned deeper)
 {
     while (kiln__node_is_movement(node))
-        node = node_at(rewrite, node->input[0]);
+        node = kiln__rewrite_at(rewrite, node->input[0]);
     if (!kiln__node_is_pointwise(node) || deeper == 0)
         return kiln__node_is_input(node) || node->kind == KILN__CONSTANT;
     bool all = true;
     for (unsigned i = 0; all && i < node->n_inputs; i++)
-        all = kiln__rewrite_is_from_outside(rewrite, node_at(rewrite, node->input[i]), deeper - 1);
+        all = kiln__rewrite_is_from_outside(rewrite, kiln__rewrite_at(rewrite, node->input[i]),
+                                            deeper - 1);
     return all;
 }
 
@@ -105,8 +102,8 @@ static bool leaves_order(const struct kiln__node *order)
 static bool passes_reshapes(const struct kiln__rewrite *rewrite, uint32_t permutation,
                             const struct kiln__node *operand)
 {
-    const struct kiln__node *order = node_at(rewrite, permutation);
-    const struct kiln__shape *before = &node_at(rewrite, order->input[0])->shape;
+    const struct kiln__node *order = kiln__rewrite_at(rewrite, permutation);
+    const struct kiln__shape *before = &kiln__rewrite_at(rewrite, order->input[0])->shape;
     const struct kiln__shape *below = &permuted(rewrite, permutation)->shape;
     const uint32_t shift = order->shape.rank - operand->shape.rank;
     int64_t own[KILN_MAX_RANK], turned[KILN_MAX_RANK] = {0};
@@ -120,7 +117,7 @@ static bool passes_reshapes(const struct kiln__rewrite *rewrite, uint32_t permut
 static bool is_parameter(const struct kiln__rewrite *rewrite, uint32_t permutation,
                          const struct kiln__node *operand)
 {
-    const struct kiln__node *order = node_at(rewrite, permutation);
+    const struct kiln__node *order = kiln__rewrite_at(rewrite, permutation);
     return (leaves_order(order) || kiln__node_count(operand) <= kiln__node_count(order) / SMALL) &&
            kiln__rewrite_is_from_outside(rewrite, operand, KILN__PARAMETER_DEPTH) &&
            passes_reshapes(rewrite, permutation, operand);
@@ -129,9 +126,9 @@ static bool is_parameter(const struct kiln__rewrite *rewrite, uint32_t permutati
 static bool can_lift(const struct kiln__rewrite *rewrite, const struct kiln__node *node,
                      uint32_t permutation)
 {
-    const struct kiln__node *order = node_at(rewrite, permutation);
+    const struct kiln__node *order = kiln__rewrite_at(rewrite, permutation);
     for (unsigned i = 0; i < node->n_inputs; i++) {
-        const struct kiln__node *operand = node_at(rewrite, node->input[i]);
+        const struct kiln__node *operand = kiln__rewrite_at(rewrite, node->input[i]);
         bool turned = is_permutation(rewrite, operand) && is_same_order(operand, order);
         if (!turned && operand->kind != KILN__CONSTANT &&
             !is_parameter(rewrite, permutation, operand))
@@ -155,7 +152,7 @@ static struct kiln__shape shape_before(const struct kiln__node *order,
 static uint32_t turn_back(struct kiln__rewrite *rewrite, const struct kiln__node *order,
                           const struct kiln__shape *before, uint32_t index)
 {
-    const struct kiln__node operand = *node_at(rewrite, index);
+    const struct kiln__node operand = *kiln__rewrite_at(rewrite, index);
     const uint32_t rank = order->shape.rank, shift = rank - operand.shape.rank;
     struct kiln__node view = {.kind = KILN__VIEW, .op = order->op, .n_inputs = 1};
     view.type = operand.type;
@@ -173,7 +170,7 @@ static uint32_t turn_back(struct kiln__rewrite *rewrite, const struct kiln__node
 static uint32_t lift_operand(struct kiln__rewrite *rewrite, const struct kiln__node *order,
                              const struct kiln__shape *before, uint32_t index)
 {
-    const struct kiln__node *operand = node_at(rewrite, index);
+    const struct kiln__node *operand = kiln__rewrite_at(rewrite, index);
     if (is_permutation(rewrite, operand) && is_same_order(operand, order))
         return operand->input[0];
     if (operand->kind != KILN__CONSTANT)
@@ -211,27 +208,28 @@ static uint32_t lift_pointwise(struct kiln__rewrite *rewrite, const struct kiln_
     return add_lifted(rewrite, &lifted, &order, &node->shape);
 }
 
-/* ---- places ---- */
+/* ---- insertions ---- */
 
-/* Whether the part is a result, part and base are permuted alike, and the place itself permutes
+/* Whether the part is a result, part and base are permuted alike, and the insertion itself permutes
  * nothing. (What is only read is turned on the way into its place: nothing is left to lift.) */
-static bool can_lift_place(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
+static bool can_lift_insertion(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
-    const struct kiln__node *part = node_at(rewrite, node->input[0]);
+    const struct kiln__node *part = kiln__rewrite_at(rewrite, node->input[0]);
     if (!is_permutation(rewrite, part) || part->shape.rank != node->shape.rank ||
-        !takes_more(node_at(rewrite, part->input[0])))
+        !takes_more(kiln__rewrite_at(rewrite, part->input[0])))
         return false;
     for (uint32_t k = 0; k < node->shape.rank; k++)
         if (node->view.source[k] != (int)k)
             return false;
-    const struct kiln__node *base = node->n_inputs > 1 ? node_at(rewrite, node->input[1]) : NULL;
+    const struct kiln__node *base =
+        node->n_inputs > 1 ? kiln__rewrite_at(rewrite, node->input[1]) : NULL;
     return !base || base->kind == KILN__CONSTANT ||
            (is_permutation(rewrite, base) && is_same_order(base, part));
 }
 
-static uint32_t lift_place(struct kiln__rewrite *rewrite, const struct kiln__node *node)
+static uint32_t lift_insertion(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
-    const struct kiln__node order = *node_at(rewrite, node->input[0]);
+    const struct kiln__node order = *kiln__rewrite_at(rewrite, node->input[0]);
     struct kiln__node lifted = *node;
     lifted.shape = shape_before(&order, &node->shape);
     lifted.input[0] = order.input[0];
@@ -242,7 +240,7 @@ static uint32_t lift_place(struct kiln__rewrite *rewrite, const struct kiln__nod
         lifted.view.start[d] = node->view.start[k];
     }
     if (node->n_inputs > 1) {
-        struct kiln__node base = *node_at(rewrite, node->input[1]);
+        struct kiln__node base = *kiln__rewrite_at(rewrite, node->input[1]);
         lifted.input[1] = base.input[0];
         if (base.kind == KILN__CONSTANT) {
             base.shape = lifted.shape;
@@ -259,17 +257,17 @@ static uint32_t lift_place(struct kiln__rewrite *rewrite, const struct kiln__nod
 static bool is_read_narrow(const struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
     return node->kind == KILN__CAST && rewrite->readers[rewrite->current] &&
-           node->type == kiln__node_computed(node_at(rewrite, node->input[0]));
+           node->type == kiln__node_computed(kiln__rewrite_at(rewrite, node->input[0]));
 }
 
 uint32_t kiln__rewrite_lift(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
-    if (node->kind == KILN__INSERT_SLICE && can_lift_place(rewrite, node))
-        return lift_place(rewrite, node);
+    if (node->kind == KILN__INSERT_SLICE && can_lift_insertion(rewrite, node))
+        return lift_insertion(rewrite, node);
     uint32_t order = kiln__node_is_pointwise(node) && !is_read_narrow(rewrite, node)
                          ? find_order(rewrite, node)
                          : KILN__NO_NODE;
     return order != KILN__NO_NODE && can_lift(rewrite, node, order)
-               ? lift_pointwise(rewrite, node, node_at(rewrite, order))
+               ? lift_pointwise(rewrite, node, kiln__rewrite_at(rewrite, order))
                : kiln__rewrite_fold(rewrite, node);
 }

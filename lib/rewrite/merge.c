@@ -185,16 +185,16 @@ struct joined {
 static uint32_t add_reshape(struct kiln__rewrite *rewrite, uint32_t index, size_t count)
 {
     struct kiln__node reshape = {.kind = KILN__RESHAPE, .n_inputs = 1};
-    if (index == KILN__NO_NODE || rewrite->to->nodes.items[index].shape.rank == 1)
+    if (index == KILN__NO_NODE || kiln__rewrite_at(rewrite, index)->shape.rank == 1)
         return index;
-    reshape.type = rewrite->to->nodes.items[index].type;
+    reshape.type = kiln__rewrite_at(rewrite, index)->type;
     reshape.input[0] = index;
     reshape.shape = (struct kiln__shape){.rank = 1, .dims = {count}};
     return kiln__rewrite_add(rewrite, &reshape);
 }
 
 /* The weights, or the biases, of all factors beside each other. */
-static uint32_t put_together(struct kiln__rewrite *rewrite, const struct joined *joined, bool bias)
+static uint32_t concatenate(struct kiln__rewrite *rewrite, const struct joined *joined, bool bias)
 {
     uint32_t whole = KILN__NO_NODE;
     size_t start = 0;
@@ -208,15 +208,12 @@ static uint32_t put_together(struct kiln__rewrite *rewrite, const struct joined 
         if (part == KILN__NO_NODE)
             return KILN__NO_NODE;
         struct kiln__node place = {.kind = KILN__INSERT_SLICE, .n_inputs = start ? 2 : 1};
-        place.type = rewrite->to->nodes.items[part].type;
-        place.shape = rewrite->to->nodes.items[part].shape;
+        place.type = kiln__rewrite_at(rewrite, part)->type;
+        place.shape = kiln__rewrite_at(rewrite, part)->shape;
         place.shape.dims[place.shape.rank - 1] = joined->columns;
         place.input[0] = part;
         place.input[1] = start ? whole : 0;
-        for (uint32_t d = 0; d < place.shape.rank; d++) {
-            place.view.source[d] = (int8_t)d;
-            place.view.step[d] = 1;
-        }
+        place.view = kiln__view_straight(place.shape.rank);
         place.view.start[place.shape.rank - 1] = (int64_t)start;
         whole = kiln__rewrite_add(rewrite, &place);
         if (whole == KILN__NO_NODE)
@@ -232,7 +229,7 @@ static uint32_t add_product(struct kiln__rewrite *rewrite, const struct kiln__no
 {
     struct kiln__node product = *node;
     product.shape.dims[product.shape.rank - 1] = joined->columns;
-    product.input[1] = put_together(rewrite, joined, false);
+    product.input[1] = concatenate(rewrite, joined, false);
     if (product.shape.rank > 2 && product.input[1] != KILN__NO_NODE) {
         struct kiln__node view = *at(rewrite, at(rewrite, rewrite->current)->input[1]);
         view.shape.dims[view.shape.rank - 1] = joined->columns;
@@ -245,28 +242,25 @@ static uint32_t add_product(struct kiln__rewrite *rewrite, const struct kiln__no
 static uint32_t add_sum(struct kiln__rewrite *rewrite, uint32_t product, uint32_t bias)
 {
     struct kiln__node sum = {.kind = KILN__ELEMENTWISE, .op = KILN__OP_add, .n_inputs = 2};
-    sum.type = rewrite->to->nodes.items[product].type;
-    sum.shape = rewrite->to->nodes.items[product].shape;
+    sum.type = kiln__rewrite_at(rewrite, product)->type;
+    sum.shape = kiln__rewrite_at(rewrite, product)->shape;
     sum.input[0] = product;
     sum.input[1] = bias;
     return kiln__rewrite_add(rewrite, &sum);
 }
 
 /* Slices of `whole` stand in for the factors' products, or results. */
-static bool merge_cut(struct kiln__rewrite *rewrite, const struct joined *joined, uint32_t whole,
-                      bool results)
+static bool merge_slice(struct kiln__rewrite *rewrite, const struct joined *joined, uint32_t whole,
+                        bool results)
 {
     size_t start = 0;
     for (size_t i = joined->factors.count; i-- > 0;) {
         const struct factor *factor = &joined->factors.items[i];
         struct kiln__node slice = {.kind = KILN__VIEW, .op = KILN__SLICE, .n_inputs = 1};
-        slice.type = rewrite->to->nodes.items[whole].type;
+        slice.type = kiln__rewrite_at(rewrite, whole)->type;
         slice.shape = at(rewrite, factor->product)->shape;
         slice.input[0] = whole;
-        for (uint32_t d = 0; d < slice.shape.rank; d++) {
-            slice.view.source[d] = (int8_t)d;
-            slice.view.step[d] = 1;
-        }
+        slice.view = kiln__view_straight(slice.shape.rank);
         slice.view.start[slice.shape.rank - 1] = (int64_t)start;
         start += slice.shape.dims[slice.shape.rank - 1];
         uint32_t index = kiln__rewrite_add(rewrite, &slice);
@@ -283,12 +277,12 @@ static uint32_t merge_join(struct kiln__rewrite *rewrite, const struct kiln__nod
 {
     bool has_bias = joined->factors.items[0].bias != KILN__NO_NODE;
     /* Before the product: its kernel adds what is there by then. */
-    uint32_t bias = has_bias ? put_together(rewrite, joined, true) : 0;
+    uint32_t bias = has_bias ? concatenate(rewrite, joined, true) : 0;
     uint32_t product = bias == KILN__NO_NODE ? bias : add_product(rewrite, node, joined);
-    if (product == KILN__NO_NODE || !merge_cut(rewrite, joined, product, false))
+    if (product == KILN__NO_NODE || !merge_slice(rewrite, joined, product, false))
         return KILN__NO_NODE;
     uint32_t sum = has_bias ? add_sum(rewrite, product, bias) : product;
-    if (sum == KILN__NO_NODE || (has_bias && !merge_cut(rewrite, joined, sum, true)))
+    if (sum == KILN__NO_NODE || (has_bias && !merge_slice(rewrite, joined, sum, true)))
         return KILN__NO_NODE;
     kiln__rewrite_say(rewrite, "one product with %zu others of the same operand",
                       joined->factors.count - 1);
@@ -311,12 +305,10 @@ static void merge_gather(struct kiln__rewrite *rewrite, uint32_t operand, struct
             !may_join(rewrite, i - 1, &factor) ||
             (factor.bias == KILN__NO_NODE) != (first.bias == KILN__NO_NODE))
             continue;
-        struct factor *place = kiln__vector_push(&joined->factors);
-        if (!place) {
+        if (!kiln__vector_add(&joined->factors, factor)) {
             joined->factors.count = 0;
             return;
         }
-        *place = factor;
         joined->columns += node->shape.dims[node->shape.rank - 1];
     }
 }

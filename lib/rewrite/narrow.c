@@ -187,7 +187,7 @@ static uint32_t add_cast(struct kiln__rewrite *rewrite, uint32_t input, kiln_typ
                                     .type = type,
                                     .n_inputs = 1,
                                     .input = {input},
-                                    .shape = rewrite->to->nodes.items[input].shape};
+                                    .shape = kiln__rewrite_at(rewrite, input)->shape};
     return kiln__rewrite_add(rewrite, &cast);
 }
 

@@ -8,9 +8,15 @@
 #include "rewrite/rewrite.h"
 #include "util/verify.h"
 
-static bool is_narrow(const struct kiln__graph *graph)
+static bool is_narrow(const struct kiln__graph *graph, const struct kiln__kernel_support *support)
 {
+    (void)support;
     return kiln__graph_narrow(graph) != 0;
+}
+
+static bool has_pads(const struct kiln__graph *graph, const struct kiln__kernel_support *support)
+{
+    return support->reads_padded && kiln__rewrite_finds_pads(graph);
 }
 
 /* ---- whether a rule may find something: if not, it copies every node as it is ---- */
@@ -32,7 +38,7 @@ static bool has_products(const struct kiln__graph *graph)
     return count > 1;
 }
 
-static bool views_places(const struct kiln__graph *graph)
+static bool views_inserted_slices(const struct kiln__graph *graph)
 {
     for (size_t i = 0; i < graph->nodes.count; i++)
         if (graph->nodes.items[i].kind == KILN__VIEW &&
@@ -44,8 +50,9 @@ static bool views_places(const struct kiln__graph *graph)
 static const struct {
     const char *name;
     kiln__rule *rule;
-    bool (*wanted)(const struct kiln__graph *graph); /* NULL: by every graph */
-    bool (*finds)(const struct kiln__graph *graph);  /* NULL: in every graph, maybe */
+    /* NULL: by every graph */
+    bool (*wanted)(const struct kiln__graph *graph, const struct kiln__kernel_support *support);
+    bool (*finds)(const struct kiln__graph *graph); /* NULL: in every graph, maybe */
 } passes[] = {
     {"narrow", kiln__rewrite_narrow, is_narrow, NULL},
     /* first of most, so that later ones speak of live nodes only */
@@ -57,8 +64,9 @@ static const struct {
     {"merge", kiln__rewrite_merge, NULL, has_products},
     {"lift", kiln__rewrite_lift, NULL, NULL}, /* folds too: sunk views meet views */
     /* once it is known who reads them */
-    {"windows", kiln__rewrite_depthwise, NULL, views_places},
+    {"windows", kiln__rewrite_depthwise, NULL, views_inserted_slices},
     {"cse", kiln__rewrite_cse, NULL, NULL}, /* views sunk from several places meet, and tables */
+    {"pads", kiln__rewrite_pads, has_pads, NULL},
 };
 
 /* Whether some request needs each node. */
@@ -87,7 +95,7 @@ kiln_status kiln__rewrite(struct kiln__graph *graph, const struct kiln__kernel_s
     struct kiln__graph spare = {0};
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < sizeof passes / sizeof *passes && !status; i++) {
-        if (passes[i].wanted && !passes[i].wanted(graph))
+        if (passes[i].wanted && !passes[i].wanted(graph, support))
             continue;
         size_t before = graph->nodes.count;
         struct kiln__text changes = {0};
@@ -95,7 +103,7 @@ kiln_status kiln__rewrite(struct kiln__graph *graph, const struct kiln__kernel_s
         bool done = !runs || kiln__rewrite_run(graph, &spare, passes[i].rule, support,
                                                log ? &changes : NULL);
         if (!runs)
-            graph->moved.count = 0; /* nothing is dropped for which one of them stands */
+            graph->sunk_copies.count = 0; /* nothing is dropped for which one of them stands */
         if (log)
             kiln__text_add(log, "%s: %zu nodes to %zu\n%s", passes[i].name, before,
                            graph->nodes.count, changes.data ? changes.data : "");

@@ -153,35 +153,21 @@ static bool copy_nodes(struct kiln__rewrite *rewrite)
     return true;
 }
 
-static bool copy_requests(struct kiln__rewrite *rewrite)
-{
-    for (size_t i = 0; i < rewrite->from->requests.count; i++) {
-        struct kiln__request *request = kiln__vector_push(&rewrite->to->requests);
-        if (!request)
-            return false;
-        *request = rewrite->from->requests.items[i];
-        request->node = rewrite->map[request->node];
-    }
-    return true;
-}
-
 uint32_t kiln__rewrite_move(struct kiln__rewrite *rewrite, uint32_t index,
                             const struct kiln__node *node)
 {
-    uint32_t donated_to = kiln__rewrite_add(rewrite, node);
-    struct kiln__transposed *moved = kiln__vector_push(&rewrite->to->moved);
-    if (!moved)
+    uint32_t copy = kiln__rewrite_add(rewrite, node);
+    if (!kiln__vector_add(&rewrite->to->sunk_copies, (struct kiln__sunk_copy){index, copy}))
         return KILN__NO_NODE;
-    *moved = (struct kiln__transposed){index, donated_to};
-    return donated_to;
+    return copy;
 }
 
 /* The node of `to` for one of `from`, or for what replaces it. */
-static uint32_t what_became(const struct kiln__rewrite *rewrite, const uint32_t *heirs,
+static uint32_t what_became(const struct kiln__rewrite *rewrite, const uint32_t *successors,
                             uint32_t index)
 {
-    while (!rewrite->from_uses[index] && heirs[index])
-        index = heirs[index] - 1;
+    while (!rewrite->from_uses[index] && successors[index])
+        index = successors[index] - 1;
     return rewrite->from_uses[index] ? rewrite->map[index] : KILN__DROPPED;
 }
 
@@ -189,22 +175,19 @@ static uint32_t what_became(const struct kiln__rewrite *rewrite, const uint32_t 
 static bool follow_recorded(const struct kiln__rewrite *rewrite, struct kiln__graph *from)
 {
     bool is_recorded = from->became.count == 0;
-    uint32_t *heirs = calloc(from->nodes.count + 1, sizeof *heirs); /* 1 + each; always later */
-    bool done = heirs && kiln__vector_reserve(&from->became, from->nodes.count);
-    for (size_t i = 0; done && i < from->moved.count; i++)
-        heirs[from->moved.items[i].node] = 1 + from->moved.items[i].donated_to;
-    for (uint32_t i = 0; is_recorded && done && i < from->nodes.count; i++) {
-        uint32_t *same = kiln__vector_push(&from->became);
-        done = same;
-        if (same)
-            *same = i;
-    }
+    uint32_t *successors =
+        calloc(from->nodes.count + 1, sizeof *successors); /* 1 + each; always later */
+    bool done = successors && kiln__vector_reserve(&from->became, from->nodes.count);
+    for (size_t i = 0; done && i < from->sunk_copies.count; i++)
+        successors[from->sunk_copies.items[i].node] = 1 + from->sunk_copies.items[i].copy;
+    for (uint32_t i = 0; is_recorded && done && i < from->nodes.count; i++)
+        done = kiln__vector_add(&from->became, i);
     for (size_t i = 0; done && i < from->became.count; i++)
         if (from->became.items[i] != KILN__DROPPED)
-            from->became.items[i] = what_became(rewrite, heirs, from->became.items[i]);
+            from->became.items[i] = what_became(rewrite, successors, from->became.items[i]);
     rewrite->to->became = from->became;
     memset(&from->became, 0, sizeof from->became);
-    free(heirs);
+    free(successors);
     return done;
 }
 
@@ -212,7 +195,7 @@ static bool follow_recorded(const struct kiln__rewrite *rewrite, struct kiln__gr
 static void forget_nodes(struct kiln__graph *graph)
 {
     kiln__graph_drop_calls(graph);
-    graph->nodes.count = graph->requests.count = graph->became.count = graph->moved.count = 0;
+    graph->nodes.count = graph->requests.count = graph->became.count = graph->sunk_copies.count = 0;
     graph->rematerialised.count = 0;
 }
 
@@ -238,14 +221,15 @@ bool kiln__rewrite_run(struct kiln__graph *graph, struct kiln__graph *spare, kil
         count_uses(graph, rewrite.from_uses);
         mark_operands(graph, rewrite.readers);
     }
-    done =
-        done && copy_nodes(&rewrite) && copy_requests(&rewrite) && follow_recorded(&rewrite, graph);
+    done = done && copy_nodes(&rewrite) && kiln__graph_pass_requests(graph, rewrite.map, &to) &&
+           follow_recorded(&rewrite, graph);
     free(rewrite.map);
     free(rewrite.from_uses);
     free(rewrite.readers);
     free(rewrite.table);
     kiln__rewrite_free_merge(&rewrite);
     kiln__rewrite_free_narrow(&rewrite);
+    kiln__rewrite_free_pads(&rewrite);
     kiln__vector_free(&rewrite.uses);
     kiln__vector_free(&rewrite.sunk);
     kiln__vector_free(&rewrite.links);

@@ -14,11 +14,11 @@ struct kiln__box {
     int64_t low[KILN_MAX_RANK], high[KILN_MAX_RANK];
 };
 
-/* Of a place with something below: a place further down its chain, or what the chain begins with,
- * and a box around the parts from here to there. */
+/* Of an insertion (KILN__INSERT_SLICE) with a base: an insertion further down its chain, or what
+ * the chain begins with, and a box around the parts from here to there. */
 struct kiln__link {
     uint32_t node, jump;
-    uint32_t depth; /* places from here to the chain's beginning */
+    uint32_t depth; /* insertions from here to the chain's beginning */
     struct kiln__box box;
 };
 
@@ -48,6 +48,7 @@ struct kiln__rewrite {
     sunk;                        /* and what it has done on the way */
     struct kiln__merge *merge;   /* scratch of the `merge` rule; or NULL */
     struct kiln__narrow *narrow; /* that of the `narrow` rule */
+    struct kiln__pads *pads;     /* that of the `pads` rule */
     const struct kiln__kernel_support *support;
     struct kiln__text *log; /* what changed, in words; NULL: not wanted */
     uint32_t (*rule)(struct kiln__rewrite *rewrite, const struct kiln__node *node);
@@ -70,6 +71,12 @@ uint32_t kiln__rewrite_copy(struct kiln__rewrite *rewrite, uint32_t index);
 /* Let node `to` be what becomes of `from`, which is not copied any more. */
 void kiln__rewrite_stand_in(struct kiln__rewrite *rewrite, uint32_t from, uint32_t to);
 
+static inline const struct kiln__node *kiln__rewrite_at(const struct kiln__rewrite *rewrite,
+                                                        uint32_t index)
+{
+    return &rewrite->to->nodes.items[index];
+}
+
 /* Append a node to `to`. */
 uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__node *node);
 
@@ -77,11 +84,11 @@ uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__nod
 uint32_t kiln__rewrite_move(struct kiln__rewrite *rewrite, uint32_t index,
                             const struct kiln__node *node);
 
-/* insert_chain.c: note a place that has something below; false without memory. */
+/* insert_chain.c: note an insertion that has a base; false without memory. */
 bool kiln__rewrite_add_link(struct kiln__rewrite *rewrite, uint32_t index);
 
-/* From the place `index` down its chain as far as long stretches show nothing of what is seen: the
- * node where to look on. */
+/* From the insertion `index` down its chain as far as long stretches show nothing of what is seen:
+ * the node where to look on. */
 uint32_t kiln__rewrite_skip_links(const struct kiln__rewrite *rewrite, uint32_t index,
                                   const struct kiln__box *seen);
 
@@ -108,4 +115,7 @@ kiln__rule kiln__rewrite_merge;
 void kiln__rewrite_free_merge(struct kiln__rewrite *rewrite);
 kiln__rule kiln__rewrite_narrow;
 void kiln__rewrite_free_narrow(struct kiln__rewrite *rewrite);
+kiln__rule kiln__rewrite_pads; /* last: sunk views are not read between padding any more */
+bool kiln__rewrite_finds_pads(const struct kiln__graph *graph);
+void kiln__rewrite_free_pads(struct kiln__rewrite *rewrite);
 kiln__rule kiln__rewrite_split_integers, kiln__rewrite_depthwise;

@@ -38,7 +38,7 @@ static bool only_constants(const struct kiln__rewrite *rewrite, const struct kil
 static bool follows_product(const struct kiln__rewrite *rewrite, uint32_t index)
 {
     for (unsigned depth = 0; depth < KILN__PARAMETER_DEPTH; depth++) {
-        const struct kiln__node *node = &rewrite->to->nodes.items[index];
+        const struct kiln__node *node = kiln__rewrite_at(rewrite, index);
         uint32_t followed = KILN__NO_NODE;
         for (unsigned i = 0; i < node->n_inputs; i++) {
             const struct kiln__node *operand = kiln__graph_input(rewrite->to, node, i);
@@ -51,7 +51,7 @@ static bool follows_product(const struct kiln__rewrite *rewrite, uint32_t index)
         }
         if (followed == KILN__NO_NODE)
             return false;
-        const struct kiln__node *next = &rewrite->to->nodes.items[followed];
+        const struct kiln__node *next = kiln__rewrite_at(rewrite, followed);
         if (!kiln__node_is_pointwise(next))
             return next->kind == KILN__MATMUL;
         index = followed;
@@ -103,7 +103,7 @@ static bool goes_over(const struct kiln__rewrite *rewrite, const struct kiln__no
 static bool follows_reduction(const struct kiln__rewrite *rewrite, uint32_t index,
                               const struct kiln__shape *shape, uint64_t axes, unsigned deeper)
 {
-    const struct kiln__node *node = &rewrite->to->nodes.items[index];
+    const struct kiln__node *node = kiln__rewrite_at(rewrite, index);
     bool follows = goes_over(rewrite, node, shape, axes);
     if (deeper && (kiln__node_is_pointwise(node) || kiln__node_is_movement(node)))
         for (unsigned i = 0; i < node->n_inputs && !follows; i++)
@@ -131,7 +131,7 @@ static bool shows_one_of_row(const struct kiln__rewrite *rewrite, const struct k
  * with that, and then lies in memory. */
 static bool comes_with_product(const struct kiln__rewrite *rewrite, uint32_t index, unsigned deeper)
 {
-    const struct kiln__node *node = &rewrite->to->nodes.items[index];
+    const struct kiln__node *node = kiln__rewrite_at(rewrite, index);
     bool comes = false;
     if (!kiln__node_is_pointwise(node) || deeper == 0)
         return node->kind == KILN__MATMUL && rewrite->uses.items[index] <= 1;
@@ -226,10 +226,8 @@ static uint32_t sink_deeper(struct kiln__rewrite *rewrite, const struct kiln__no
     rewrite->depth++;
     result = kiln__rewrite_sink(rewrite, moved);
     rewrite->depth--;
-    struct kiln__sunk *sunk = kiln__vector_push(&rewrite->sunk);
-    if (!sunk)
+    if (!kiln__vector_add(&rewrite->sunk, (struct kiln__sunk){*moved, result}))
         return KILN__NO_NODE;
-    *sunk = (struct kiln__sunk){*moved, result};
     return result;
 }
 
@@ -237,7 +235,7 @@ static uint32_t sink_deeper(struct kiln__rewrite *rewrite, const struct kiln__no
 static uint32_t move_operand(struct kiln__rewrite *rewrite, const struct kiln__node *node,
                              const struct kiln__node *result, uint32_t operand)
 {
-    const struct kiln__node *input = &rewrite->to->nodes.items[operand];
+    const struct kiln__node *input = kiln__rewrite_at(rewrite, operand);
     struct kiln__node moved = *node;
     moved.input[0] = operand;
     moved.type = input->type;
@@ -272,7 +270,7 @@ static uint32_t sink_below_scan(struct kiln__rewrite *rewrite, const struct kiln
 {
     struct kiln__node moved = *node, cast = {.kind = KILN__CAST, .n_inputs = 1};
     moved.input[0] = added;
-    moved.type = rewrite->to->nodes.items[added].type;
+    moved.type = kiln__rewrite_at(rewrite, added)->type;
     cast.type = node->type;
     cast.shape = node->shape;
     cast.input[0] = sink_deeper(rewrite, &moved);
@@ -305,7 +303,7 @@ static bool is_same_along(const struct kiln__node *computed, const struct kiln__
 static bool hands_nan_on(const struct kiln__rewrite *rewrite, uint32_t index, uint64_t axis,
                          unsigned deeper)
 {
-    const struct kiln__node *node = &rewrite->to->nodes.items[index];
+    const struct kiln__node *node = kiln__rewrite_at(rewrite, index);
     bool sum =
         node->kind == KILN__ELEMENTWISE && (node->op == KILN__OP_add || node->op == KILN__OP_sub ||
                                             node->op == KILN__OP_mul || node->op == KILN__OP_div);

@@ -21,14 +21,11 @@ static struct kiln__node node_of(enum kiln__kind kind, kiln_type type,
 static uint32_t split_integers_slice(struct kiln__rewrite *rewrite, uint32_t operand,
                                      uint32_t along, size_t first, size_t count)
 {
-    struct kiln__shape shape = rewrite->to->nodes.items[operand].shape;
+    struct kiln__shape shape = kiln__rewrite_at(rewrite, operand)->shape;
     shape.dims[along] = count;
     struct kiln__node node = node_of(KILN__VIEW, KILN_F32, &shape, operand, KILN__NO_NODE);
     node.op = KILN__SLICE;
-    for (uint32_t d = 0; d < shape.rank; d++) {
-        node.view.source[d] = (int8_t)d;
-        node.view.step[d] = 1;
-    }
+    node.view = kiln__view_straight(shape.rank);
     node.view.start[along] = (int64_t)first;
     return kiln__rewrite_add(rewrite, &node);
 }

@@ -159,7 +159,7 @@ kiln_status kiln__backing_hold_unbudgeted(kiln_buffer *buffer, cl_mem *memory,
     if (status != KILN_OUT_OF_DEVICE_MEMORY)
         return status ? kiln__fail(error, status, "%s", first.text) : KILN_OK;
     kiln__budget_enter(budget, true);
-    kiln__budget_make_room(budget);
+    kiln__budget_make_room(budget, true);
     status = kiln__backing_hold(buffer, memory, error);
     kiln__budget_leave(budget);
     return status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Storage of bindings: search by buffer, overlap of host ranges, wrapping of host memory,
- * references. */
+/* Bindings settled for runs: which share memory with others, which are misaligned, which buffers
+ * they use. */
 #include "runtime/bindings.h"
 
 #include <stdatomic.h>

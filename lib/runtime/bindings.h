@@ -42,8 +42,8 @@ struct kiln__bindings {
     bool independent; /* other streams may use a buffer as soon as this run is done with it */
     bool left;        /* nobody waits for this run, as a rule */
     bool overlap;     /* some results do */
-    uint64_t checked; /* what kiln__bindings_check() settles is, under a number of which there is no
-                         other; 0 after any change */
+    uint64_t checked; /* the number of the last kiln__bindings_check(), which no other one in the
+                         process has; 0 after any change */
 };
 
 void kiln__bindings_free(struct kiln__bindings *bindings);

@@ -10,6 +10,9 @@
 
 /* Smaller pieces are found to be missing when they are used. */
 #define TOUCHED ((size_t)1 << 20)
+/* What is let go waits for so many objects, or bytes: each time all queues have to end. */
+#define MOST_ENDED 64
+#define MOST_ENDED_BYTES ((uint64_t)64 << 20)
 
 void kiln__budget_begin(struct kiln__budget *budget, cl_context context, uint64_t device_memory,
                         uint64_t limit)
@@ -25,9 +28,14 @@ void kiln__budget_begin(struct kiln__budget *budget, cl_context context, uint64_
     pthread_mutex_init(&budget->reserving, NULL);
     budget->context = context;
     budget->touches = NULL;
-    budget->pages = false;
-    budget->kept = NULL;
-    budget->kept_bytes = 0;
+    budget->pages = budget->idle_release = false;
+    budget->prepacked = NULL;
+    budget->prepacked_bytes = 0;
+    pthread_mutex_init(&budget->ending, NULL);
+    budget->ended.items = NULL;
+    budget->ended.count = budget->ended.capacity = 0;
+    budget->ended_bytes = 0;
+    atomic_init(&budget->ended_enough, false);
     budget->device_memory = device_memory;
     budget->limit = limit && limit < device_memory ? limit : device_memory;
     atomic_init(&budget->bytes, 0);
@@ -36,15 +44,79 @@ void kiln__budget_begin(struct kiln__budget *budget, cl_context context, uint64_
     atomic_init(&budget->pools, NULL);
 }
 
+/* ---- the end of memory ---- */
+
+static bool is_last(cl_mem memory)
+{
+    cl_uint references = 0;
+    return clGetMemObjectInfo(memory, CL_MEM_REFERENCE_COUNT, sizeof references, &references,
+                              NULL) ||
+           references <= 1;
+}
+
+static bool put_off(struct kiln__budget *budget, cl_mem memory, size_t bytes)
+{
+    pthread_mutex_lock(&budget->ending);
+    cl_mem *place = kiln__vector_push(&budget->ended);
+    if (place) {
+        *place = memory;
+        budget->ended_bytes += bytes;
+        if (budget->ended.count >= MOST_ENDED || budget->ended_bytes >= MOST_ENDED_BYTES)
+            atomic_store(&budget->ended_enough, true);
+    }
+    pthread_mutex_unlock(&budget->ending);
+    return place;
+}
+
+void kiln__budget_release_object(struct kiln__budget *budget, cl_mem memory, size_t bytes)
+{
+    if (!budget->idle_release || !is_last(memory) || !put_off(budget, memory, bytes))
+        clReleaseMemObject(memory);
+}
+
+static void release_ended(struct kiln__budget *budget)
+{
+    pthread_mutex_lock(&budget->ending);
+    for (size_t i = 0; i < budget->ended.count; i++)
+        clReleaseMemObject(budget->ended.items[i]);
+    budget->ended.count = 0;
+    budget->ended_bytes = 0;
+    atomic_store(&budget->ended_enough, false);
+    pthread_mutex_unlock(&budget->ending);
+}
+
+static void finish_all(struct kiln__budget *budget)
+{
+    for (struct kiln__pool *pool = atomic_load(&budget->pools); pool; pool = kiln__pool_next(pool))
+        kiln__pool_finish(pool);
+}
+
+static void release_alone(struct kiln__budget *budget)
+{
+    if (!budget->idle_release)
+        return;
+    pthread_rwlock_wrlock(&budget->turns);
+    finish_all(budget);
+    release_ended(budget);
+    pthread_rwlock_unlock(&budget->turns);
+}
+
+/* ---- turns ---- */
+
 void kiln__budget_end(struct kiln__budget *budget)
 {
+    release_ended(budget);
+    kiln__vector_free(&budget->ended);
     pthread_rwlock_destroy(&budget->turns);
     pthread_mutex_destroy(&budget->keeping);
     pthread_mutex_destroy(&budget->reserving);
+    pthread_mutex_destroy(&budget->ending);
 }
 
 void kiln__budget_enter(struct kiln__budget *budget, bool alone)
 {
+    if (atomic_load_explicit(&budget->ended_enough, memory_order_relaxed))
+        release_alone(budget);
     if (alone)
         pthread_rwlock_wrlock(&budget->turns);
     else
@@ -151,7 +223,7 @@ void kiln__budget_release(struct kiln__budget *budget, bool pool, cl_mem memory,
     if (!memory)
         return;
     kiln__budget_count_release(budget);
-    clReleaseMemObject(memory);
+    kiln__budget_release_object(budget, memory, bytes);
     unreserve(budget, pool, bytes);
 }
 
@@ -159,25 +231,34 @@ kiln_status kiln__budget_create_buffer(struct kiln__budget *budget, size_t bytes
                                        struct kiln__error *error)
 {
     struct kiln__error first = {0};
+    if (atomic_load(&budget->ended_enough))
+        release_alone(budget);
     if (!kiln__budget_create(budget, false, bytes, bytes, memory, &first))
         return KILN_OK;
     kiln__budget_enter(budget, true);
-    kiln__budget_make_room(budget);
+    kiln__budget_make_room(budget, true);
     kiln_status status = kiln__budget_create(budget, false, bytes, bytes, memory, error);
     kiln__budget_leave(budget);
     return status;
 }
 
-void kiln__budget_make_room(struct kiln__budget *budget)
-{
-    for (struct kiln__pool *pool = atomic_load(&budget->pools); pool; pool = kiln__pool_next(pool))
-        kiln__pool_finish(pool);
-    kiln__budget_trim(budget);
-}
-
-void kiln__budget_trim(struct kiln__budget *budget)
+static void trim_all(struct kiln__budget *budget)
 {
     kiln__prepacked_trim(budget);
     for (struct kiln__pool *pool = atomic_load(&budget->pools); pool; pool = kiln__pool_next(pool))
         kiln__pool_trim(pool);
+}
+
+void kiln__budget_make_room(struct kiln__budget *budget, bool alone)
+{
+    finish_all(budget);
+    trim_all(budget);
+    if (alone)
+        release_ended(budget);
+}
+
+void kiln__budget_trim(struct kiln__budget *budget)
+{
+    trim_all(budget);
+    release_alone(budget);
 }

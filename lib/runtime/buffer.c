@@ -114,7 +114,7 @@ void kiln__buffer_drop(kiln_buffer *buffer)
     if (!buffer->lent && !buffer->wraps)
         return kiln__budget_release(budget, false, buffer->memory, buffer->bytes);
     kiln__budget_count_release(budget);
-    clReleaseMemObject(buffer->memory);
+    kiln__budget_release_object(budget, buffer->memory, buffer->bytes);
 }
 
 /* ---- content ---- */
@@ -182,7 +182,7 @@ static kiln_status buffer_finish(struct action *action, kiln_status status, size
     if (!status && !run)
         status = kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "%s: no memory", action->call);
     if (!status)
-        status = kiln__run_keep_all(run, action->name, bytes, &action->events, NULL);
+        status = kiln__run_note_all(run, action->name, bytes, &action->events, NULL);
     kiln__events_free(&action->events);
     if (status)
         kiln__stream_finish(action->stream);

@@ -37,7 +37,7 @@ struct kiln_buffer {
     atomic_uint_fast64_t version; /* of the content: a new one, no other buffer's either,
                                      whenever somebody may write it */
     struct kiln__prepacked
-        *kept;            /* what was made of the content (prepacked.h), under the budget's lock */
+        *prepacked;       /* what was made of the content (prepacked.h), under the budget's lock */
     pthread_mutex_t lock; /* guards what follows; nothing waits under it */
     struct kiln__backing_store source;
 };

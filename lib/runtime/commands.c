@@ -30,7 +30,7 @@ static struct kiln__runtime *runtime_of(const struct commands *commands)
 /* Whether the driver may compile when the launch begins: none of this form is before it in the
  * queue. */
 static bool compiles(const struct commands *commands, uint32_t index,
-                     const struct kiln__kernel_form *form)
+                     const struct kiln__launch_shape *form)
 {
     const struct kiln__executable *executable = commands->executable;
     return commands->stream->gated && !executable->has_run &&
@@ -54,12 +54,12 @@ static cl_event *launch_event(struct commands *commands, bool compiles, cl_event
     return NULL;
 }
 
-static kiln_status commands_keep(struct commands *commands, cl_event event,
+static kiln_status commands_note(struct commands *commands, cl_event event,
                                  const struct kiln__trace_span *what, struct kiln__error *error)
 {
     if (runtime_of(commands)->trace)
         kiln__trace_add(runtime_of(commands)->trace, commands->stream->number, what, event);
-    return kiln__run_keep(commands->run, what->name, what->bytes, event, error);
+    return kiln__run_note(commands->run, what->name, what->bytes, event, error);
 }
 
 /* Memory and its byte. */
@@ -91,41 +91,28 @@ static kiln_status keep_all(struct commands *commands, kiln_status status,
     for (size_t i = 0; i < events->count && trace && !status; i++)
         kiln__trace_add(trace, commands->stream->number, &share, events->items[i]);
     if (!status)
-        status = kiln__run_keep_all(commands->run, what->name, what->bytes, events, error);
+        status = kiln__run_note_all(commands->run, what->name, what->bytes, events, error);
     kiln__events_free(events);
     return status;
 }
 
-static kiln_status upload(struct commands *commands, uint32_t slot, struct spot at,
-                          const struct kiln__binding *binding, struct kiln__error *error)
-{
-    struct kiln__counters *counters = &runtime_of(commands)->counters;
-    const struct kiln__transfer transfer = {at.memory, at.offset, binding->host, binding->bytes};
-    struct kiln__events events = {0};
-    commands->left--;
-    kiln_status status = kiln__staging_upload(commands->stream->staging, &transfer, &events, error);
-    if (!status) {
-        atomic_fetch_add(&counters->uploads, 1);
-        atomic_fetch_add(&counters->upload_bytes, binding->bytes);
-    }
-    const struct kiln__trace_span span = span_of(commands, "upload", slot, binding->bytes);
-    return keep_all(commands, status, &events, &span, error);
-}
-
-static kiln_status download(struct commands *commands, uint32_t slot, struct spot at,
+/* Of a binding's bytes on the host to the device, or back. */
+static kiln_status transfer(struct commands *commands, bool up, uint32_t slot, struct spot at,
                             const struct kiln__binding *binding, struct kiln__error *error)
 {
     struct kiln__counters *counters = &runtime_of(commands)->counters;
-    const struct kiln__transfer transfer = {at.memory, at.offset, binding->host, binding->bytes};
+    struct kiln__staging *staging = commands->stream->staging;
+    const struct kiln__transfer moved = {at.memory, at.offset, binding->host, binding->bytes};
     struct kiln__events events = {0};
     commands->left--;
-    kiln_status status =
-        kiln__staging_download(commands->stream->staging, &transfer, false, &events, error);
+    kiln_status status = up ? kiln__staging_upload(staging, &moved, &events, error)
+                            : kiln__staging_download(staging, &moved, false, &events, error);
     if (!status) {
-        atomic_fetch_add(&counters->downloads, 1);
-        atomic_fetch_add(&counters->download_bytes, binding->bytes);
+        atomic_fetch_add(up ? &counters->uploads : &counters->downloads, 1);
+        atomic_fetch_add(up ? &counters->upload_bytes : &counters->download_bytes, moved.bytes);
     }
-    const struct kiln__trace_span span = span_of(commands, "download", slot, binding->bytes);
+    const struct kiln__trace_span span =
+        span_of(commands, up ? "upload" : "download", slot, moved.bytes);
     return keep_all(commands, status, &events, &span, error);
 }
 
@@ -139,7 +126,7 @@ static kiln_status commands_copy(struct commands *commands, uint32_t slot, struc
     if (code)
         return kiln__cl_fail(error, "clEnqueueCopyBuffer", code);
     const struct kiln__trace_span span = span_of(commands, "copy", slot, bytes);
-    return commands_keep(commands, event, &span, error);
+    return commands_note(commands, event, &span, error);
 }
 
 static kiln_status enqueue_kernel(struct commands *commands, uint32_t index, cl_event *event,
@@ -199,8 +186,8 @@ static kiln_status launch(struct commands *commands, uint32_t index, struct kiln
     if (!find_enqueued(commands, &index))
         return KILN_OK;
     const struct kiln__launch *launch = kiln__plan_launch_at(executable->plan, index);
-    const struct kiln__kernel_form form =
-        kiln__kernel_form(launch->dimensions, launch->global, launch->local);
+    const struct kiln__launch_shape form =
+        kiln__launch_shape(launch->dimensions, launch->global, launch->local);
     const bool first = compiles(commands, index, &form);
     cl_event own, *event = launch_event(commands, first, &own);
     kiln_status status = first ? enqueue_first(commands, index, event, error)
@@ -212,7 +199,7 @@ static kiln_status launch(struct commands *commands, uint32_t index, struct kiln
     commands->launched++;
     if (!own)
         return KILN_OK;
-    return commands_keep(commands, own,
+    return commands_note(commands, own,
                          &(struct kiln__trace_span){
                              .name = launch->kernel,
                              .bytes = launch->bytes,
@@ -230,14 +217,14 @@ static kiln_status run_step(struct commands *commands, const struct kiln__plan_s
     const struct spot at = {commands->executable->run.memory[step->slot],
                             plan->slots.items[step->slot].offset};
     if (step->kind == KILN__STEP_UPLOAD)
-        return upload(commands, step->slot, at, &commands->bindings->inputs.items[step->binding],
-                      error);
+        return transfer(commands, true, step->slot, at,
+                        &commands->bindings->inputs.items[step->binding], error);
     const struct kiln__binding *result = kiln__slot_memory_result(&commands->slots, step);
     struct spot to = {result->memory, result->offset};
     if (result->overlaps)
         to = (struct spot){commands->slots.bounces.items[result->bounce].memory, 0};
     else if (step->kind == KILN__STEP_DOWNLOAD)
-        return download(commands, step->slot, at, result, error);
+        return transfer(commands, false, step->slot, at, result, error);
     return commands_copy(commands, step->slot, at, to, result->bytes, error);
 }
 
@@ -254,10 +241,8 @@ static kiln_status run_bounces(struct commands *commands, bool inputs, struct ki
         if (!binding->host)
             status = commands_copy(commands, bounce->slot, inputs ? own : bounced,
                                    inputs ? bounced : own, binding->bytes, error);
-        else if (inputs)
-            status = upload(commands, bounce->slot, bounced, binding, error);
         else
-            status = download(commands, bounce->slot, bounced, binding, error);
+            status = transfer(commands, inputs, bounce->slot, bounced, binding, error);
     }
     return status;
 }
@@ -273,14 +258,14 @@ static kiln_status map_back(struct commands *commands, const struct kiln__wrappe
                                       wrapper->result_bytes, 0, NULL, &map, &code);
     if (code)
         return kiln__cl_fail(error, "clEnqueueMapBuffer", code);
-    kiln_status status = commands_keep(
+    kiln_status status = commands_note(
         commands, map, &(struct kiln__trace_span){.name = "map", .bytes = wrapper->result_bytes},
         error);
     commands->left--;
     code = clEnqueueUnmapMemObject(queue, wrapper->memory, mapped, 0, NULL, &unmap);
     if (code)
         return kiln__cl_fail(error, "clEnqueueUnmapMemObject", code);
-    kiln_status unmapped = commands_keep(
+    kiln_status unmapped = commands_note(
         commands, unmap,
         &(struct kiln__trace_span){.name = "unmap", .bytes = wrapper->result_bytes}, error);
     return status ? status : unmapped;
@@ -300,7 +285,7 @@ static kiln_status mark_end(struct commands *commands, struct kiln__error *error
 {
     cl_event event = NULL;
     kiln_status status = kiln__cl_mark(commands->stream->queue, &event, error);
-    return status ? status : kiln__run_keep(commands->run, "marker", 0, event, error);
+    return status ? status : kiln__run_note(commands->run, "marker", 0, event, error);
 }
 
 /* ---- buffers that others may use before the run has ended ---- */
@@ -357,7 +342,7 @@ static kiln_status mark_buffers(struct commands *commands, size_t step, struct k
             return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
         }
         kiln__run_is_part(use->early);
-        status = kiln__run_keep(use->early, "marker", 0, event, error);
+        status = kiln__run_note(use->early, "marker", 0, event, error);
     }
     return status;
 }
@@ -416,9 +401,10 @@ static kiln_status enter_buffers(struct commands *commands, struct kiln__error *
 
 static void leave_buffers(struct commands *commands, bool enqueued)
 {
-    for (size_t i = 0; i < commands->slots.kept.count && enqueued; i++)
-        if (commands->slots.kept.items[i].state == KILN__PREPACKED_NEW)
-            kiln__prepacked_offer(&commands->slots.kept.items[i], kiln__run_end(commands->run));
+    for (size_t i = 0; i < commands->slots.prepacked.count && enqueued; i++)
+        if (commands->slots.prepacked.items[i].state == KILN__PREPACKED_NEW)
+            kiln__prepacked_offer(&commands->slots.prepacked.items[i],
+                                  kiln__run_end(commands->run));
     for (size_t i = 0; i < commands->entered; i++) {
         struct kiln__use_of_buffer *use = &commands->bindings->buffers.items[i];
         struct kiln__run *run = use->early ? use->early : commands->run;
@@ -430,10 +416,10 @@ static void leave_buffers(struct commands *commands, bool enqueued)
     commands->entered = 0;
 }
 
-static bool holds_kept(const struct commands *commands)
+static bool holds_prepacked(const struct commands *commands)
 {
-    for (size_t i = 0; i < commands->slots.kept.count; i++)
-        if (!kiln__prepacked_holds(&commands->slots.kept.items[i]))
+    for (size_t i = 0; i < commands->slots.prepacked.count; i++)
+        if (!kiln__prepacked_holds(&commands->slots.prepacked.items[i]))
             return false;
     return true;
 }
@@ -455,10 +441,10 @@ static kiln_status submit(struct commands *commands, struct kiln__error *error)
         status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     if (!status)
         status = commands_prepare(commands, error);
-    if (!status && !holds_kept(commands)) { /* a writer was faster */
+    if (!status && !holds_prepacked(commands)) { /* a writer was faster */
         leave_buffers(commands, false);
         kiln__slot_memory_give_back(&commands->slots);
-        commands->slots.keeps_nothing = true;
+        commands->slots.prepacks_nothing = true;
         status = commands_prepare(commands, error);
     }
     return status ? status : commands_enqueue(commands, error);

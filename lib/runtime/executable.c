@@ -251,7 +251,8 @@ uint64_t kiln__executable_room(const struct kiln__plan *plan, uint64_t others)
 static void forget(struct kiln__executable *executable, size_t slot)
 {
     if (executable->bound[slot].retained)
-        clReleaseMemObject(executable->bound[slot].memory);
+        kiln__budget_release_object(&executable->runtime->memory, executable->bound[slot].memory,
+                                    0);
     executable->bound[slot] = (struct kiln__bound){0};
 }
 
@@ -275,10 +276,10 @@ void kiln__executable_destroy(struct kiln__executable *executable)
     return_kernels(executable);
     for (size_t i = 0; executable->tables && i < kiln__plan_launches(executable->plan); i++)
         if (executable->tables[i])
-            clReleaseMemObject(executable->tables[i]);
+            kiln__budget_release_object(&executable->runtime->memory, executable->tables[i], 0);
     kiln__executable_rest(executable);
     if (executable->wrong)
-        clReleaseMemObject(executable->wrong);
+        kiln__budget_release_object(&executable->runtime->memory, executable->wrong, 0);
     free(executable->uses);
     free(executable->kernels);
     free(executable->lent);

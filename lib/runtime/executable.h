@@ -55,8 +55,8 @@ uint64_t kiln__executable_room(const struct kiln__plan *plan, uint64_t others);
 void kiln__executable_begin(struct kiln__executable *executable);
 
 /* Set the kernels' memory arguments to executable->run.memory, where that changed. What a kernel
- * was set to is not held: an executable that waits pins no memory of the pools'. `bindings` is what
- * they were checked as. */
+ * was set to is not held: an executable that waits pins no memory of the pools'. `bindings`: their
+ * `checked` (bindings.h), by which the next run of the same ones is known. */
 kiln_status kiln__executable_bind(struct kiln__executable *executable, uint64_t bindings,
                                   struct kiln__error *error);
 

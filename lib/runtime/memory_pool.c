@@ -143,7 +143,7 @@ kiln_status kiln__pool_take(struct kiln__pool *pool, size_t bytes, cl_mem *memor
     pthread_mutex_unlock(&pool->lock);
     if (*memory || !add_block(pool, bytes, bin, memory, &first))
         return KILN_OK;
-    kiln__budget_make_room(pool->budget);
+    kiln__budget_make_room(pool->budget, false);
     if (!add_block(pool, bytes, bin, memory, &second))
         return KILN_OK;
     struct kiln__error last = {0};

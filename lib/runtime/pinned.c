@@ -124,9 +124,7 @@ struct kiln__pinned kiln__pins_remove(struct kiln__pins *pins, const void *memor
 void kiln__pins_leave(struct kiln__pins *pins, const struct kiln__pinned *pinned)
 {
     pthread_mutex_lock(&pins->lock);
-    struct kiln__pinned *place = kiln__vector_push(&pins->left);
-    if (place)
-        *place = *pinned;
+    (void)kiln__vector_add(&pins->left, *pinned);
     pthread_mutex_unlock(&pins->lock);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache of prepacked weights and folded constants: look-up by launch hash and buffer versions,
- * eviction. */
+/* The cache of prepacked weights: look-up by the launches that make them and the versions of their
+ * buffers, eviction. */
 #include "runtime/prepacked.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "runtime/runtime.h"
 
 /* Of the pools' limit, what may be kept: one in so many bytes. */
-#define KEPT_SHARE 4
+#define PREPACKED_SHARE 4
 
 /* Of a buffer; of more, the one that was looked for longest ago is forgotten. */
 #define MOST_OF_A_BUFFER 8
@@ -59,8 +59,8 @@ static cl_mem prepacked_create(struct kiln__budget *budget, struct kiln__pool *p
                                struct kiln__prepacked_use *use, struct kiln__prepacked *kept)
 {
     cl_int code;
-    if (use->bytes > budget->limit / KEPT_SHARE ||
-        budget->kept_bytes > budget->limit / KEPT_SHARE - use->bytes)
+    if (use->bytes > budget->limit / PREPACKED_SHARE ||
+        budget->prepacked_bytes > budget->limit / PREPACKED_SHARE - use->bytes)
         return NULL;
     cl_mem memory = kiln__pool_part_with(pool, &use->bytes);
     kept->spared = !memory;
@@ -72,7 +72,7 @@ static cl_mem prepacked_create(struct kiln__budget *budget, struct kiln__pool *p
             atomic_fetch_sub(&budget->bytes, use->bytes);
     }
     if (memory)
-        budget->kept_bytes += use->bytes;
+        budget->prepacked_bytes += use->bytes;
     return memory;
 }
 
@@ -80,18 +80,18 @@ static cl_mem prepacked_create(struct kiln__budget *budget, struct kiln__pool *p
 static void prepacked_release(struct kiln__budget *budget, cl_mem memory, size_t bytes)
 {
     kiln__budget_count_release(budget);
-    clReleaseMemObject(memory);
-    budget->kept_bytes -= bytes;
+    kiln__budget_release_object(budget, memory, bytes);
+    budget->prepacked_bytes -= bytes;
     atomic_fetch_sub(&budget->bytes, bytes);
 }
 
 static void hang_up(struct kiln__budget *budget, struct kiln__prepacked *kept)
 {
     kept->before = NULL;
-    kept->after = budget->kept;
+    kept->after = budget->prepacked;
     if (kept->after)
         kept->after->before = kept;
-    budget->kept = kept;
+    budget->prepacked = kept;
 }
 
 static void prepacked_empty(struct kiln__budget *budget, struct kiln__prepacked *kept)
@@ -107,7 +107,7 @@ static void prepacked_empty(struct kiln__budget *budget, struct kiln__prepacked 
     if (kept->before)
         kept->before->after = kept->after;
     else
-        budget->kept = kept->after;
+        budget->prepacked = kept->after;
     if (kept->after)
         kept->after->before = kept->before;
 }
@@ -115,8 +115,8 @@ static void prepacked_empty(struct kiln__budget *budget, struct kiln__prepacked 
 void kiln__prepacked_trim(struct kiln__budget *budget)
 {
     pthread_mutex_lock(&budget->keeping);
-    while (budget->kept)
-        prepacked_empty(budget, budget->kept);
+    while (budget->prepacked)
+        prepacked_empty(budget, budget->prepacked);
     pthread_mutex_unlock(&budget->keeping);
 }
 
@@ -127,7 +127,7 @@ static struct kiln__prepacked *prepacked_find(struct kiln__budget *budget,
                                               const struct kiln__prepacked_use *use)
 {
     kiln_buffer *buffer = use->buffers[0];
-    struct kiln__prepacked **place = &buffer->kept, *kept = *place;
+    struct kiln__prepacked **place = &buffer->prepacked, *kept = *place;
     size_t count = 1;
     while (kept && !is_equal(&kept->key, &use->key) && (kept->next || count < MOST_OF_A_BUFFER)) {
         place = &kept->next;
@@ -144,8 +144,8 @@ static struct kiln__prepacked *prepacked_find(struct kiln__budget *budget,
         prepacked_empty(budget, kept);
         *kept = (struct kiln__prepacked){.key = use->key};
     }
-    kept->next = buffer->kept;
-    buffer->kept = kept;
+    kept->next = buffer->prepacked;
+    buffer->prepacked = kept;
     return kept;
 }
 
@@ -241,7 +241,7 @@ void kiln__prepacked_give(struct kiln__prepacked_use *use)
     if (use->state == KILN__PREPACKED_NEW)
         prepacked_release(budget, use->memory, use->bytes);
     else
-        clReleaseMemObject(use->memory);
+        kiln__budget_release_object(budget, use->memory, use->bytes);
     pthread_mutex_unlock(&budget->keeping);
     use->memory = NULL;
 }
@@ -250,9 +250,9 @@ void kiln__prepacked_drop(kiln_buffer *buffer)
 {
     struct kiln__budget *budget = budget_of(buffer);
     pthread_mutex_lock(&budget->keeping);
-    while (buffer->kept) {
-        struct kiln__prepacked *kept = buffer->kept;
-        buffer->kept = kept->next;
+    while (buffer->prepacked) {
+        struct kiln__prepacked *kept = buffer->prepacked;
+        buffer->prepacked = kept->next;
         prepacked_empty(budget, kept);
         free(kept);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recording of a run's events, its completion, callbacks, and the error of whichever command
- * failed. */
+/* A run's events, the wait for its end, the error of whichever command failed, and the runs that
+ * nobody waits for. */
 #include "runtime/run.h"
 
 #include <inttypes.h>
@@ -152,7 +152,7 @@ static kiln_status close_run(struct kiln__run *run, struct kiln__error *error)
         cl_event event = NULL;
         status = kiln__cl_mark(run->stream->queue, &event, error);
         if (!status)
-            status = kiln__run_keep(run, "marker", 0, event, error);
+            status = kiln__run_note(run, "marker", 0, event, error);
         cl_int code = status ? CL_SUCCESS : clFlush(run->stream->queue);
         if (code)
             status = kiln__cl_fail(error, "clFlush", code);
@@ -224,7 +224,7 @@ static void thin_out(struct kiln__run *run)
     run->events.count = run->commands.count = kept;
 }
 
-kiln_status kiln__run_keep(struct kiln__run *run, const char *name, uint64_t bytes, cl_event event,
+kiln_status kiln__run_note(struct kiln__run *run, const char *name, uint64_t bytes, cl_event event,
                            struct kiln__error *error)
 {
     struct command *command = kiln__vector_push(&run->commands);
@@ -245,12 +245,12 @@ kiln_status kiln__run_keep(struct kiln__run *run, const char *name, uint64_t byt
     return KILN_OK;
 }
 
-kiln_status kiln__run_keep_all(struct kiln__run *run, const char *name, uint64_t bytes,
+kiln_status kiln__run_note_all(struct kiln__run *run, const char *name, uint64_t bytes,
                                struct kiln__events *events, struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
     for (size_t i = 0; i < events->count; i++) {
-        kiln_status kept = kiln__run_keep(run, name, bytes, events->items[i], error);
+        kiln_status kept = kiln__run_note(run, name, bytes, events->items[i], error);
         status = status ? status : kept;
     }
     events->count = 0;
@@ -403,11 +403,9 @@ void kiln__runs_add(struct kiln__run *run)
         forget_bare(runs);
     if (runs->runs.count >= MOST_REMEMBERED)
         sweep(runs);
-    struct kiln__run **place = kiln__vector_push(&runs->runs);
-    if (place)
-        *place = run;
+    const bool added = kiln__vector_add(&runs->runs, run);
     pthread_mutex_unlock(&runs->lock);
-    if (place) {
+    if (added) {
         kiln__run_retain(run);
         return;
     }

@@ -31,11 +31,11 @@ void kiln__run_destroy_spare(struct kiln__stream *stream);
 
 /* Keep the event of a command just enqueued, which is the run's last so far; the reference becomes
  * the run's, also after an error. Errors: OUT_OF_HOST_MEMORY. */
-kiln_status kiln__run_keep(struct kiln__run *run, const char *name, uint64_t bytes, cl_event event,
+kiln_status kiln__run_note(struct kiln__run *run, const char *name, uint64_t bytes, cl_event event,
                            struct kiln__error *error);
 
 /* The same of several, which are all gone from `events` then. */
-kiln_status kiln__run_keep_all(struct kiln__run *run, const char *name, uint64_t bytes,
+kiln_status kiln__run_note_all(struct kiln__run *run, const char *name, uint64_t bytes,
                                struct kiln__events *events, struct kiln__error *error);
 
 /* While it is being enqueued: its last command has no event. */

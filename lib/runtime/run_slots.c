@@ -7,9 +7,9 @@
 /* Where nothing is kept no run leaves a launch out, and all read what they name. */
 static void mark_needed(const struct kiln__plan *plan, bool *needed)
 {
-    for (size_t i = 0; i < plan->launches.count && !plan->kept_bytes; i++) {
+    for (size_t i = 0; i < plan->launches.count && !plan->prepacked_bytes; i++) {
         const struct kiln__launch *launch = &plan->launches.items[i];
-        for (size_t k = 0; launch->makes && k < launch->arguments.count; k++)
+        for (size_t k = 0; launch->prepacks && k < launch->arguments.count; k++)
             if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY)
                 needed[launch->arguments.items[k].slot] = true;
     }

@@ -14,7 +14,7 @@ struct kiln__run_slots {
     bool *left_out;    /* per launch */
     uint32_t *anew;    /* slots whose memory each run of these bindings has to find anew */
     size_t anew_count; /* so many */
-    uint64_t settled;  /* the bindings whose memory these are (bindings.h); 0: none */
+    uint64_t settled;  /* `checked` of the bindings whose memory these are; 0: none */
     cl_mem arena;      /* and the arena in which they lie */
     uint64_t releases; /* the budget's, before the run took memory */
 };

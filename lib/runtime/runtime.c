@@ -30,6 +30,9 @@ kiln_status kiln__runtime_begin(struct kiln__runtime *runtime,
     pthread_mutex_init(&runtime->making, NULL);
     atomic_init(&runtime->shown, options->queue != NULL);
     runtime->memory.pages = runtime->device.traits->live_host_pointers;
+    /* An object over the program's memory must not outlive it. */
+    runtime->memory.idle_release =
+        runtime->device.traits->idle_release && runtime->host_mode == KILN__HOST_SEPARATE;
     runtime->ends_on_demand = runtime->device.traits->dear_events;
     runtime->starts_unflushed = runtime->device.traits->starts_unflushed;
     if (options->profile) {

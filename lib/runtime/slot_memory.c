@@ -63,10 +63,8 @@ static kiln_status slot_memory_hold(struct kiln__slot_memory *slots, struct kiln
 {
     if (!binding->buffer || !binding->buffer->source.read)
         return KILN_OK;
-    kiln_buffer **place = kiln__vector_push(&slots->held);
-    if (!place)
+    if (!kiln__vector_add(&slots->held, binding->buffer))
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
-    *place = binding->buffer;
     kiln_status status = kiln__backing_hold(binding->buffer, &binding->memory, error);
     slots->held.count -= status != KILN_OK;
     return status;
@@ -105,18 +103,18 @@ static bool find_sources(const struct kiln__slot_memory *slots, const struct kil
 }
 
 /* Where launches find, or leave, what they make of buffers. */
-static kiln_status place_kept(struct kiln__slot_memory *slots, uint32_t index,
-                              struct kiln__error *error)
+static kiln_status place_prepacked(struct kiln__slot_memory *slots, uint32_t index,
+                                   struct kiln__error *error)
 {
     struct kiln__executable *executable = slots->executable;
     const struct kiln__slot *slot = &executable->plan->slots.items[index];
-    struct kiln__prepacked_use *use = kiln__vector_push(&slots->kept);
+    struct kiln__prepacked_use *use = kiln__vector_push(&slots->prepacked);
     kiln_status status = KILN_OK;
     if (!use)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
     use->key = slot->key;
     use->bytes = slot->bytes;
-    if (!slots->keeps_nothing && find_sources(slots, slot, use))
+    if (!slots->prepacks_nothing && find_sources(slots, slot, use))
         kiln__prepacked_take(use, slots->stream->pool);
     if (!use->memory)
         status = kiln__pool_take(slots->stream->pool, slot->bytes, &use->memory, error);
@@ -134,8 +132,8 @@ static bool is_read(const struct kiln__executable *executable, uint32_t slot)
 /* Whether something is to read what the launch makes, and it is not there. */
 static bool is_needed(const struct kiln__executable *executable, const struct kiln__launch *launch)
 {
-    uint32_t made = launch->makes - 1;
-    if (!launch->makes)
+    uint32_t made = launch->prepacks - 1;
+    if (!launch->prepacks)
         return true;
     return executable->plan->slots.items[made].storage == KILN__STORAGE_PREPACKED
                ? !executable->run.ready[made]
@@ -148,13 +146,13 @@ static void leave_out(struct kiln__slot_memory *slots)
 {
     struct kiln__run_slots *run = &slots->executable->run;
     const struct kiln__plan *plan = slots->executable->plan;
-    if (!plan->kept_bytes)
+    if (!plan->prepacked_bytes)
         return;
     memset(run->needed, 0, plan->slots.count * sizeof *run->needed);
     for (size_t i = plan->launches.count; i-- > 0;) {
         const struct kiln__launch *launch = &plan->launches.items[i];
         run->left_out[i] = !is_needed(slots->executable, launch);
-        for (size_t k = 0; launch->makes && k < launch->arguments.count; k++)
+        for (size_t k = 0; launch->prepacks && k < launch->arguments.count; k++)
             if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY && !run->left_out[i])
                 run->needed[launch->arguments.items[k].slot] = true;
     }
@@ -250,7 +248,7 @@ static kiln_status place_slot(struct kiln__slot_memory *slots, uint32_t index,
     executable->run.memory[index] = binding ? NULL : slots->arena;
     executable->run.foreign[index] = false;
     if (slot->bytes && slot->storage == KILN__STORAGE_PREPACKED)
-        return place_kept(slots, index, error);
+        return place_prepacked(slots, index, error);
     if (slot->bytes && slot->storage == KILN__STORAGE_COUNTERS)
         return kiln__stream_counters(slots->stream, &executable->run.memory[index], error);
     if (!binding || find_sourced(slots, index))
@@ -310,7 +308,7 @@ static kiln_status settle_memory(struct kiln__slot_memory *slots, struct kiln__e
     return status ? status : hold_deliveries(slots, error);
 }
 
-static void give_kept(struct kiln__prepacked_use *use, struct kiln__pool *pool)
+static void give_prepacked(struct kiln__prepacked_use *use, struct kiln__pool *pool)
 {
     if (use->state == KILN__PREPACKED_NOT)
         kiln__pool_give(pool, use->memory);
@@ -326,14 +324,14 @@ void kiln__slot_memory_give_back(struct kiln__slot_memory *slots)
         kiln__pool_give(pool, slots->bounces.items[i].memory);
     for (size_t i = 0; i < slots->wrappers.count; i++)
         clReleaseMemObject(slots->wrappers.items[i].memory);
-    for (size_t i = 0; i < slots->kept.count; i++)
-        give_kept(&slots->kept.items[i], pool);
+    for (size_t i = 0; i < slots->prepacked.count; i++)
+        give_prepacked(&slots->prepacked.items[i], pool);
     for (size_t i = 0; i < slots->held.count; i++)
         kiln__backing_release(slots->held.items[i]);
     kiln__vector_free(&slots->held);
     kiln__vector_free(&slots->bounces);
     kiln__vector_free(&slots->wrappers);
-    kiln__vector_free(&slots->kept);
+    kiln__vector_free(&slots->prepacked);
     slots->arena = NULL;
     slots->maps_back = 0;
 }
@@ -348,6 +346,7 @@ kiln_status kiln__slot_memory_take(struct kiln__slot_memory *slots, struct kiln_
     kiln__slot_memory_give_back(slots);
     kiln__budget_leave(budget);
     kiln__budget_enter(budget, true);
-    kiln__budget_make_room(budget); /* small things may have been put into large idle pieces */
+    kiln__budget_make_room(budget,
+                           true); /* small things may have been put into large idle pieces */
     return settle_memory(slots, error);
 }

@@ -28,8 +28,8 @@ struct kiln__slot_memory {
     wrappers;                         /* around host memory, for this run only */
     size_t maps_back;                 /* those of results */
     KILN__VECTOR(kiln_buffer *) held; /* whose memory stays until the run is enqueued */
-    KILN__VECTOR(struct kiln__prepacked_use) kept;
-    bool keeps_nothing;
+    KILN__VECTOR(struct kiln__prepacked_use) prepacked;
+    bool prepacks_nothing;
 };
 
 /* Memory for every slot, into executable->run.memory, and which launches have nothing to do. What

@@ -72,14 +72,11 @@ void kiln__staging_destroy(struct kiln__staging *staging)
 /* ---- straight ---- */
 
 /* A command of whose end nobody could hear is waited for. */
-static kiln_status staging_keep(cl_command_queue queue, struct kiln__events *events, cl_event event,
+static kiln_status staging_note(cl_command_queue queue, struct kiln__events *events, cl_event event,
                                 struct kiln__error *error)
 {
-    cl_event *place = kiln__vector_push(events);
-    if (place) {
-        *place = event;
+    if (kiln__vector_add(events, event))
         return KILN_OK;
-    }
     kiln__cl_finish(queue);
     clReleaseEvent(event);
     return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a transfer");
@@ -100,7 +97,7 @@ static kiln_status go_straight(cl_command_queue queue, const struct kiln__transf
     cl_event event = NULL;
     cl_int code = staging_enqueue(queue, transfer, up, &event);
     return code ? kiln__cl_fail(error, up ? "clEnqueueWriteBuffer" : "clEnqueueReadBuffer", code)
-                : staging_keep(queue, events, event, error);
+                : staging_note(queue, events, event, error);
 }
 
 /* ---- through a ring ---- */
@@ -251,7 +248,7 @@ static kiln_status staging_collect(const struct journey *journey, struct carrier
         struct carrier *carrier = &carriers[i % journey->threads];
         if (i / journey->threads >= carrier->events.count)
             continue;
-        kiln_status kept = staging_keep(journey->queue, events,
+        kiln_status kept = staging_note(journey->queue, events,
                                         carrier->events.items[i / journey->threads], error);
         status = status ? status : kept;
     }
@@ -264,7 +261,7 @@ static kiln_status staging_collect(const struct journey *journey, struct carrier
         return status;
     cl_event event = NULL;
     status = kiln__cl_mark(journey->queue, &event, error);
-    return status ? status : staging_keep(journey->queue, events, event, error);
+    return status ? status : staging_note(journey->queue, events, event, error);
 }
 
 static unsigned threads_for(const struct kiln__staging *staging, size_t bytes)

@@ -84,14 +84,11 @@ uint32_t kiln__trace_describe(struct kiln__trace *trace, const struct kiln__trac
     own.operations = strdup(words->operations);
     own.shapes = strdup(words->shapes);
     pthread_mutex_lock(&trace->lock);
-    struct kiln__trace_words *place = NULL;
-    if (own.operations && own.shapes && trace->words.count < MOST_SPANS)
-        place = kiln__vector_push(&trace->words);
-    if (place)
-        *place = own;
-    uint32_t described = place ? (uint32_t)trace->words.count : 0;
+    const bool added = own.operations && own.shapes && trace->words.count < MOST_SPANS &&
+                       kiln__vector_add(&trace->words, own);
+    uint32_t described = added ? (uint32_t)trace->words.count : 0;
     pthread_mutex_unlock(&trace->lock);
-    if (!place)
+    if (!added)
         free_words(&own);
     return described;
 }
@@ -100,13 +97,12 @@ uint32_t kiln__trace_call(struct kiln__trace *trace, const char *names)
 {
     char *own = strdup(names);
     pthread_mutex_lock(&trace->lock);
-    char **place = own && trace->names.count < MOST_SPANS ? kiln__vector_push(&trace->names) : NULL;
-    if (place)
-        *place = own;
-    else
-        free(own);
-    uint32_t called = place ? (uint32_t)trace->names.count : 0;
+    const bool added =
+        own && trace->names.count < MOST_SPANS && kiln__vector_add(&trace->names, own);
+    uint32_t called = added ? (uint32_t)trace->names.count : 0;
     pthread_mutex_unlock(&trace->lock);
+    if (!added)
+        free(own);
     return called;
 }
 

@@ -208,7 +208,7 @@ static double *list_shares(const struct search *search)
 
 /* Have the launch's kernel compiled quickly. What users wrote is compiled as it always is: they may
  * not have switched contraction off. */
-static bool hurry(const struct kiln__plan *plan, struct kiln__launch *launch)
+static bool use_quick_kernel(const struct kiln__plan *plan, struct kiln__launch *launch)
 {
     const char *quick = plan->options.device->traits->quick_options;
     const size_t used = strlen(launch->options);
@@ -224,18 +224,18 @@ static struct kiln__background *begin_quick(const struct search *search)
 {
     struct kiln__background *background = calloc(1, sizeof *background);
     double *shares = list_shares(search);
-    bool *hurries = calloc(search->missing.count + 1, sizeof *hurries);
+    bool *quick = calloc(search->missing.count + 1, sizeof *quick);
     size_t count = 0;
-    if (background && shares && hurries && kiln__plan_copy(search->plan, &background->plan))
+    if (background && shares && quick && kiln__plan_copy(search->plan, &background->plan))
         for (size_t i = 0; i < search->plan->launches.count; i++) {
             const size_t missing = find_missing(search, &search->plan->launches.items[i]);
             if (missing < search->missing.count && shares[missing] < 1 &&
-                hurry(search->plan, &background->plan.launches.items[i])) {
-                count += !hurries[missing];
-                hurries[missing] = true;
+                use_quick_kernel(search->plan, &background->plan.launches.items[i])) {
+                count += !quick[missing];
+                quick[missing] = true;
             }
         }
-    free(hurries);
+    free(quick);
     free(shares);
     if (count >= FEWEST_MISSING)
         return background;
@@ -282,19 +282,19 @@ static struct kiln__background *background_begin(struct search *search,
 /* ---- joined launches ---- */
 
 /* Nothing is joined before the plan runs for the second time: most of ever new shapes do not. */
-struct kiln__background *kiln__background_begin_apart(const struct kiln__plan *plan)
+struct kiln__background *kiln__background_begin_unjoined(const struct kiln__plan *plan)
 {
     struct kiln__background *background = NULL;
     if (plan->options.one_launch == KILN__ONE_LAUNCH_AUTO && kiln__launches_may_join(plan))
         background = calloc(1, sizeof *background);
     if (background)
-        background->apart = true;
+        background->unjoined = true;
     return background;
 }
 
 enum kiln__background_due kiln__background_count(struct kiln__background *background)
 {
-    if (!background->apart || background->state != KILN__BACKGROUND_WAITS)
+    if (!background->unjoined || background->state != KILN__BACKGROUND_WAITS)
         return KILN__DUE_NOTHING;
     const uint64_t runs = ++background->runs;
     if (runs == 1)
@@ -317,7 +317,8 @@ static enum kiln__background_state compile_joined(struct kiln__background *backg
                                                   struct kiln__programs *programs,
                                                   const struct kiln__missing *missing)
 {
-    if (!kiln__programs_compile_together(programs) || !kiln__compile_workers_is_possible(programs))
+    if (!kiln__programs_compile_in_parallel(programs) ||
+        !kiln__compile_workers_is_possible(programs))
         return KILN__BACKGROUND_STAYS;
     KILN__LOG(KILN__LOG_INFO, "what joins launches is compiled behind a batch that runs often");
     kiln__compile_workers_start_wishes(&background->workers, programs, missing, 1, false);
@@ -403,12 +404,12 @@ bool kiln__background_is_over(struct kiln__background *background)
         return false;
     const size_t failed = asked - workers->stored - workers->present;
     background->state =
-        background->apart && failed ? KILN__BACKGROUND_STAYS : KILN__BACKGROUND_OVER;
+        background->unjoined && failed ? KILN__BACKGROUND_STAYS : KILN__BACKGROUND_OVER;
     if (failed)
         KILN__LOG(KILN__LOG_WARN, "%zu of %zu kernels could not be compiled in the background: %s",
                   failed, asked,
-                  background->apart ? "launches stay apart"
-                                    : "the run that is next compiles them itself");
+                  background->unjoined ? "launches stay apart"
+                                       : "the run that is next compiles them itself");
     kiln__compile_workers_free(workers);
     return background->state == KILN__BACKGROUND_OVER;
 }

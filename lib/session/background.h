@@ -13,18 +13,18 @@
 #include "runtime/runtime.h"
 
 enum kiln__background_state {
-    KILN__BACKGROUND_WAITS,    /* apart: the plan has not run often enough */
+    KILN__BACKGROUND_WAITS,    /* unjoined: the plan has not run often enough */
     KILN__BACKGROUND_COMPILES, /* others do */
     KILN__BACKGROUND_OVER,     /* the plan's own kernels are there */
     KILN__BACKGROUND_STAYS     /* they cannot be built */
 };
 
 struct kiln__background {
-    bool apart;             /* the plan itself is run until then, no launches joined; */
+    bool unjoined;          /* the plan itself is run until then, no launches joined; */
     struct kiln__plan plan; /* later this one, made by the second run; else this until then */
     struct kiln__compile_workers workers;
     enum kiln__background_state state;
-    uint64_t runs; /* apart: from the second on, while it waits; */
+    uint64_t runs; /* unjoined: from the second on, while it waits; */
     uint64_t pays; /* from so many on it pays to compile; 0: not known yet */
 };
 
@@ -35,7 +35,7 @@ struct kiln__background *kiln__background_begin(struct kiln__runtime *runtime,
                                                 const struct kiln__plan *plan);
 
 /* The same for what joins its launches. NULL: there are too few to join, or no memory. */
-struct kiln__background *kiln__background_begin_apart(const struct kiln__plan *plan);
+struct kiln__background *kiln__background_begin_unjoined(const struct kiln__plan *plan);
 
 /* Of a plan that waits: one more run is about to begin. What is due now: nothing, to look whether
  * the joined launches' kernel is on disk, or to have it compiled if it is not. */

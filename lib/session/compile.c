@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "codegen/codegen.h"
+#include "lower/lower.h"
 #include "memory/rematerialise.h"
 #include "rewrite/passes.h"
 
@@ -83,6 +84,7 @@ static struct catalogue catalogue_of(const struct kiln__plan_options *options,
                                      const struct kiln__graph *graph)
 {
     return (struct catalogue){.support = {.narrow_operands = options->self_tester != NULL,
+                                          .reads_padded = options->device->traits->chunked,
                                           .exact_integers = has_exact_integers},
                               .options = options,
                               .batch_invariant = graph->batch_invariant};

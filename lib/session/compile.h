@@ -33,8 +33,8 @@ kiln_status kiln__compile_joined(const struct kiln__plan *plan, struct kiln__pla
 enum kiln__kernel_set {
     KILN__KERNELS_JOINED, /* of joined launches, and of those that are no phases */
     KILN__KERNELS_JOINED_ALONE,
-    KILN__KERNELS_APART,  /* of each launch by itself */
-    KILN__KERNELS_CHECKED /* the same, and they look at every index */
+    KILN__KERNELS_UNJOINED, /* of each launch by itself */
+    KILN__KERNELS_CHECKED   /* the same, and they look at every index */
 };
 
 /* The plan, which must outlive it, made ready to run: programs from memory, disk or source, with

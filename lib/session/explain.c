@@ -56,7 +56,8 @@ static void explain_slots(const struct kiln__plan *plan, struct kiln__text *text
         kiln__text_add(text, "\n");
     }
     kiln__text_add(text, "  peak %zu bytes (%" PRIu64 " if nothing shared memory)\n",
-                   plan->arena_bytes + plan->kept_bytes, plan->unshared_bytes + plan->kept_bytes);
+                   plan->arena_bytes + plan->prepacked_bytes,
+                   plan->unshared_bytes + plan->prepacked_bytes);
 }
 
 /* ", a product by packed because it was asked for; next best: tiled" */
@@ -76,7 +77,7 @@ static void explain_launch(const struct kiln__names *names, uint32_t index, stru
 {
     const struct kiln__plan *plan = names->plan;
     const struct kiln__launch *launch = &plan->launches.items[index];
-    const char *apart = kiln__launch_apart_because(plan, index);
+    const char *unjoined = kiln__launch_unjoined_because(plan, index);
     kiln__text_add(text, "launch %u: %s of group %u, %zux%zux%zu work-items in groups of %zu",
                    index, launch->kernel, launch->group, launch->global[0],
                    launch->dimensions > 1 ? launch->global[1] : 1,
@@ -85,8 +86,8 @@ static void explain_launch(const struct kiln__names *names, uint32_t index, stru
     if (launch->joined)
         kiln__text_add(text, ", done by launch %zu%s", plan->launches.count + launch->joined - 1,
                        kiln__plan_joins_later(plan) ? " once the batch has run often" : "");
-    if (apart)
-        kiln__text_add(text, ", by itself: %s", apart);
+    if (unjoined)
+        kiln__text_add(text, ", by itself: %s", unjoined);
     kiln__names_say(names, index, ", for ", ", ", text);
 }
 

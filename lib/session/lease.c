@@ -16,7 +16,7 @@
 /* Of a batch whose kernels are not built, with plans that do without some. */
 #define MOST_TRIES 4
 
-static bool has_proved(const struct kiln__plan *plan)
+static bool has_self_tested(const struct kiln__plan *plan)
 {
     bool has = false;
     for (size_t i = 0; i < plan->launches.count; i++)
@@ -24,11 +24,11 @@ static bool has_proved(const struct kiln__plan *plan)
     return has;
 }
 
-/* A driver has not built a plan's programs. If one of them is of a kernel that had proved
- * right, this plan is not found again. False: one without such would not help. */
-static bool do_without_proved(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry)
+/* A driver has not built a plan's programs. If one of them is of a kernel that had passed its
+ * self-test, this plan is not found again. False: one without such would not help. */
+static bool forget_self_tested(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry)
 {
-    if (!has_proved(&entry->plan) ||
+    if (!has_self_tested(&entry->plan) ||
         kiln__programs_compile_mode(cache->runtime->programs) == KILN_COMPILE_NEVER)
         return false;
     pthread_mutex_lock(&cache->lock);
@@ -38,10 +38,10 @@ static bool do_without_proved(struct kiln__plan_cache *cache, struct kiln__plan_
 }
 
 /* What has become of a batch without them. If it still is not built, they were not the cause. */
-static void settle_proved(struct kiln__plan_cache *cache, kiln_status status,
-                          const struct kiln__error *first)
+static void settle_portable(struct kiln__plan_cache *cache, kiln_status status,
+                            const struct kiln__error *first)
 {
-    if (status != KILN_BUILD_FAILED && !atomic_exchange(&cache->plain, true))
+    if (status != KILN_BUILD_FAILED && !atomic_exchange(&cache->portable, true))
         KILN__LOG(KILN__LOG_WARN, "this context does without kernels that had proved right: %s",
                   first->text);
 }
@@ -57,7 +57,7 @@ static bool fits_memory(const struct kiln__plan_cache *cache, const struct kiln_
  */
 static enum kiln__tier tier_of(const struct kiln__plan_entry *entry, bool prepares)
 {
-    enum kiln__tier tier = prepares ? KILN__TIER_APART : KILN__TIER_WITHOUT;
+    enum kiln__tier tier = prepares ? KILN__TIER_UNJOINED : KILN__TIER_BASELINE;
     while (tier > KILN__TIER_OWN &&
            (!entry->background[tier] || kiln__background_is_over(entry->background[tier])))
         tier--;
@@ -74,9 +74,10 @@ static struct kiln__executable *take_idle(struct kiln__plan_entry *entry, bool p
 }
 
 /* What joins the entry's launches is looked for, or compiled if it is not there. */
-static void go_on(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry, bool compiles)
+static void advance_background(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry,
+                               bool compiles)
 {
-    struct kiln__background *background = entry->background[KILN__TIER_APART];
+    struct kiln__background *background = entry->background[KILN__TIER_UNJOINED];
     pthread_mutex_lock(&cache->beginning);
     pthread_mutex_lock(&cache->lock);
     bool waits = background->state == KILN__BACKGROUND_WAITS;
@@ -98,25 +99,25 @@ static void count_run(struct kiln__plan_cache *cache, struct kiln__plan_entry *e
 {
     enum kiln__background_due due = KILN__DUE_NOTHING;
     pthread_mutex_lock(&cache->lock);
-    if (tier_of(entry, false) == KILN__TIER_APART)
-        due = kiln__background_count(entry->background[KILN__TIER_APART]);
+    if (tier_of(entry, false) == KILN__TIER_UNJOINED)
+        due = kiln__background_count(entry->background[KILN__TIER_UNJOINED]);
     pthread_mutex_unlock(&cache->lock);
     if (due)
-        go_on(cache, entry, due == KILN__DUE_COMPILE);
+        advance_background(cache, entry, due == KILN__DUE_COMPILE);
 }
 
 /* Of two threads one finds out what the plan is run by meanwhile. */
-static void look_behind(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
-                        struct kiln__plan_entry *entry, bool without)
+static void begin_background(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
+                             struct kiln__plan_entry *entry, bool baseline)
 {
     pthread_mutex_lock(&cache->beginning);
     if (!entry->looked) {
         struct kiln__background *background =
-            without ? kiln__background_begin(cache->runtime, graph, &entry->plan) : NULL;
-        struct kiln__background *apart = kiln__background_begin_apart(&entry->plan);
+            baseline ? kiln__background_begin(cache->runtime, graph, &entry->plan) : NULL;
+        struct kiln__background *unjoined = kiln__background_begin_unjoined(&entry->plan);
         pthread_mutex_lock(&cache->lock);
-        entry->background[KILN__TIER_WITHOUT] = background;
-        entry->background[KILN__TIER_APART] = apart;
+        entry->background[KILN__TIER_BASELINE] = background;
+        entry->background[KILN__TIER_UNJOINED] = unjoined;
         entry->looked = true;
         if (background)
             entry->bytes += kiln__plan_pack(&background->plan);
@@ -130,12 +131,12 @@ static enum kiln__tier find_tier(struct kiln__plan_cache *cache, const struct ki
                                  struct kiln__plan_entry *entry, bool prepares)
 {
     const bool joins = entry->plan.options.one_launch == KILN__ONE_LAUNCH_AUTO;
-    const bool without = !prepares && atomic_load(&cache->runs_behind);
-    if (!joins && !without)
+    const bool baseline = !prepares && atomic_load(&cache->runs_baseline);
+    if (!joins && !baseline)
         return KILN__TIER_OWN;
-    look_behind(cache, graph, entry, without);
-    if (prepares && entry->background[KILN__TIER_APART])
-        go_on(cache, entry, false);
+    begin_background(cache, graph, entry, baseline);
+    if (prepares && entry->background[KILN__TIER_UNJOINED])
+        advance_background(cache, entry, false);
     pthread_mutex_lock(&cache->lock);
     enum kiln__tier tier = tier_of(entry, prepares);
     pthread_mutex_unlock(&cache->lock);
@@ -143,35 +144,35 @@ static enum kiln__tier find_tier(struct kiln__plan_cache *cache, const struct ki
 }
 
 /* An executable of this tier. */
-static kiln_status make_of(struct kiln__plan_cache *cache, const struct kiln__lease *lease,
-                           enum kiln__tier tier, const struct kiln__labels *labels,
-                           const unsigned *threads, struct kiln__executable **made,
-                           struct kiln__error *error)
+static kiln_status make_for_tier(struct kiln__plan_cache *cache, const struct kiln__lease *lease,
+                                 enum kiln__tier tier, const struct kiln__labels *labels,
+                                 const unsigned *threads, struct kiln__executable **made,
+                                 struct kiln__error *error)
 {
     const struct kiln__plan_entry *entry = lease->entry;
-    const struct kiln__background *joined = entry->background[KILN__TIER_APART];
-    const struct kiln__plan *plan = tier == KILN__TIER_WITHOUT ? &entry->background[tier]->plan
+    const struct kiln__background *joined = entry->background[KILN__TIER_UNJOINED];
+    const struct kiln__plan *plan = tier == KILN__TIER_BASELINE ? &entry->background[tier]->plan
                                     : tier == KILN__TIER_OWN && joined && !lease->checked
                                         ? &joined->plan
                                         : &entry->plan;
     return kiln__compile_executable(cache->runtime, plan, labels,
                                     lease->checked           ? KILN__KERNELS_CHECKED
                                     : tier == KILN__TIER_OWN ? KILN__KERNELS_JOINED
-                                                             : KILN__KERNELS_APART,
+                                                             : KILN__KERNELS_UNJOINED,
                                     threads, made, error);
 }
 
 /* Kernels of the lease's tier cannot be built, as it turns out: what ran without them goes on so.
  * Where another plan may do without what failed, nothing is done here. */
-static kiln_status stay_without(struct kiln__plan_cache *cache, struct kiln__lease *lease,
-                                kiln_status status, struct kiln__error *error)
+static kiln_status fall_back(struct kiln__plan_cache *cache, struct kiln__lease *lease,
+                             kiln_status status, struct kiln__error *error)
 {
     struct kiln__error ignored = {0};
     enum kiln__tier tier = lease->tier + 1;
     while (tier < KILN__TIERS &&
            (!lease->entry->background[tier] ||
-            (tier == KILN__TIER_WITHOUT && has_proved(&lease->entry->plan)) ||
-            make_of(cache, lease, tier, NULL, NULL, &lease->executable, &ignored)))
+            (tier == KILN__TIER_BASELINE && has_self_tested(&lease->entry->plan)) ||
+            make_for_tier(cache, lease, tier, NULL, NULL, &lease->executable, &ignored)))
         tier++;
     if (tier == KILN__TIERS)
         return status;
@@ -191,7 +192,7 @@ static kiln_status stay_without(struct kiln__plan_cache *cache, struct kiln__lea
  * cleared. It is compiled anew as at first: behind, once that pays. */
 static bool is_lost(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry)
 {
-    struct kiln__background *background = entry->background[KILN__TIER_APART];
+    struct kiln__background *background = entry->background[KILN__TIER_UNJOINED];
     if (!kiln__background_lacks(background, cache->runtime->programs))
         return false;
     pthread_mutex_lock(&cache->lock);
@@ -213,25 +214,26 @@ static kiln_status make_executable(struct kiln__plan_cache *cache, const struct 
     const bool joins = !lease->checked && entry->plan.options.one_launch == KILN__ONE_LAUNCH_AUTO;
     if (!lease->checked)
         lease->tier = find_tier(cache, graph, entry, threads);
-    if (lease->tier == KILN__TIER_WITHOUT) {
-        if (!make_of(cache, lease, lease->tier, graph->labels, NULL, &lease->executable, &ignored))
+    if (lease->tier == KILN__TIER_BASELINE) {
+        if (!make_for_tier(cache, lease, lease->tier, graph->labels, NULL, &lease->executable,
+                           &ignored))
             return KILN_OK;
         KILN__LOG(KILN__LOG_WARN, "a batch waits for its kernels, since it cannot run without: %s",
                   ignored.text);
-        lease->tier = entry->background[KILN__TIER_APART] ? KILN__TIER_APART : KILN__TIER_OWN;
+        lease->tier = entry->background[KILN__TIER_UNJOINED] ? KILN__TIER_UNJOINED : KILN__TIER_OWN;
     }
-    if (joins && lease->tier == KILN__TIER_OWN && entry->background[KILN__TIER_APART] &&
+    if (joins && lease->tier == KILN__TIER_OWN && entry->background[KILN__TIER_UNJOINED] &&
         is_lost(cache, entry))
-        lease->tier = KILN__TIER_APART;
+        lease->tier = KILN__TIER_UNJOINED;
     kiln_status status =
-        make_of(cache, lease, lease->tier, graph->labels, threads, &lease->executable, error);
+        make_for_tier(cache, lease, lease->tier, graph->labels, threads, &lease->executable, error);
     return status == KILN_BUILD_FAILED && !lease->checked && !threads
-               ? stay_without(cache, lease, status, error)
+               ? fall_back(cache, lease, status, error)
                : status;
 }
 
 /* Kernels for an executable that nobody has used. */
-static kiln_status wake(struct kiln__lease *lease, struct kiln__error *error)
+static kiln_status borrow_kernels(struct kiln__lease *lease, struct kiln__error *error)
 {
     kiln_status status = kiln__executable_borrow(lease->executable, error);
     if (status) {
@@ -241,10 +243,10 @@ static kiln_status wake(struct kiln__lease *lease, struct kiln__error *error)
     return status;
 }
 
-/* `threads`: see kiln__compile_executable(). `plain`: a new plan does without kernels that had
- * proved right. `again`: it failed, and may not with such a plan. */
+/* `threads`: see kiln__compile_executable(). `portable`: a new plan does without kernels
+ * that need a self-test. `again`: it failed, and may not with such a plan. */
 static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
-                              bool checked, const unsigned *threads, bool plain,
+                              bool checked, const unsigned *threads, bool portable,
                               struct kiln__lease *lease, bool *again, struct kiln__error *error)
 {
     struct kiln__text key = {0};
@@ -267,13 +269,13 @@ static kiln_status lease_once(struct kiln__plan_cache *cache, const struct kiln_
     if (lease->entry)
         atomic_fetch_add(&cache->runtime->counters.plans_reused, 1);
     else
-        status = kiln__plan_cache_add(cache, graph, plain, hash, &key, &lease->entry, error);
+        status = kiln__plan_cache_add(cache, graph, portable, hash, &key, &lease->entry, error);
     kiln__text_free(&key);
     if (!status && lease->executable)
-        status = wake(lease, error);
+        status = borrow_kernels(lease, error);
     else if (!status && (checked || fits_memory(cache, &lease->entry->plan)))
         status = make_executable(cache, graph, threads, lease, error);
-    *again = status == KILN_BUILD_FAILED && lease->entry && do_without_proved(cache, lease->entry);
+    *again = status == KILN_BUILD_FAILED && lease->entry && forget_self_tested(cache, lease->entry);
     if (!status)
         lease->plan = lease->executable && lease->tier == KILN__TIER_OWN ? lease->executable->plan
                                                                          : &lease->entry->plan;
@@ -295,7 +297,7 @@ static kiln_status lease_plan(struct kiln__plan_cache *cache, const struct kiln_
         last = (struct kiln__error){0};
         status = lease_once(cache, graph, checked, threads, true, lease, &again, &last);
         if (!again)
-            settle_proved(cache, status, &first);
+            settle_portable(cache, status, &first);
     }
     if (status && error && !error->status)
         *error = last;
@@ -330,7 +332,7 @@ bool kiln__plan_cache_has_changed(struct kiln__plan_cache *cache, const struct k
 static bool is_compiled(const struct kiln__plan_entry *entry)
 {
     bool compiles = false;
-    for (enum kiln__tier tier = KILN__TIER_APART; tier < KILN__TIERS; tier++)
+    for (enum kiln__tier tier = KILN__TIER_UNJOINED; tier < KILN__TIERS; tier++)
         compiles = compiles ||
                    (entry->background[tier] && !kiln__background_is_over(entry->background[tier]) &&
                     entry->background[tier]->state == KILN__BACKGROUND_COMPILES);

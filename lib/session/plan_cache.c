@@ -14,15 +14,14 @@
 #include "util/environment.h"
 
 /* The word has been checked. An imagined device runs nothing often, and what joins launches comes
- * by way of the disk; and on an H200 threads that share a context and change to a joined plan
- * between runs under way waited for each other for ever. */
+ * by way of the disk. */
 static enum kiln__one_launch choose_one_launch(const struct kiln__runtime *runtime)
 {
     const char *variable = kiln__environment("KILN_ONE_LAUNCH");
     if (variable && strcmp(variable, "auto") != 0)
         return strcmp(variable, "on") ? KILN__ONE_LAUNCH_OFF : KILN__ONE_LAUNCH_ON;
     return runtime->programs && kiln__programs_have_disk(runtime->programs) &&
-                   runtime->device.traits->chunked
+                   runtime->device.traits->one_launch
                ? KILN__ONE_LAUNCH_AUTO
                : KILN__ONE_LAUNCH_OFF;
 }
@@ -40,8 +39,8 @@ struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, 
     cache->options.tuning = tuning;
     cache->options.no_clblast = /* an imagined device has no programs */
         runtime->programs && kiln__programs_compile_mode(runtime->programs) == KILN_COMPILE_NEVER;
-    atomic_init(&cache->runs_behind,
-                runtime->programs && kiln__programs_compile_behind(runtime->programs));
+    atomic_init(&cache->runs_baseline,
+                runtime->programs && kiln__programs_compile_in_background(runtime->programs));
     kiln__plan_cache_use_one_launch(cache, choose_one_launch(runtime));
     pthread_mutex_init(&cache->lock, NULL);
     pthread_mutex_init(&cache->beginning, NULL);
@@ -56,12 +55,12 @@ void kiln__plan_cache_use_self_tester(struct kiln__plan_cache *cache,
 
 void kiln__plan_cache_wait_for_kernels(struct kiln__plan_cache *cache)
 {
-    atomic_store(&cache->runs_behind, false);
+    atomic_store(&cache->runs_baseline, false);
 }
 
 void kiln__plan_cache_use_one_launch(struct kiln__plan_cache *cache, enum kiln__one_launch use)
 {
-    const bool apart = (use == KILN__ONE_LAUNCH_ON && atomic_load(&cache->runs_behind)) ||
+    const bool apart = (use == KILN__ONE_LAUNCH_ON && atomic_load(&cache->runs_baseline)) ||
                        (use == KILN__ONE_LAUNCH_AUTO && cache->runtime->trace);
     cache->options.one_launch = apart ? KILN__ONE_LAUNCH_OFF : use;
 }
@@ -152,10 +151,10 @@ void kiln__plan_key(const struct kiln__graph *graph, struct kiln__text *key)
 
 /* ---- making ---- */
 
-static struct kiln__plan_options options_of(const struct kiln__plan_cache *cache, bool plain)
+static struct kiln__plan_options options_of(const struct kiln__plan_cache *cache, bool portable)
 {
     struct kiln__plan_options options = cache->options;
-    if (plain || atomic_load(&cache->plain))
+    if (portable || atomic_load(&cache->portable))
         options.self_tester = NULL;
     options.limit = cache->runtime->memory.limit;
     return options;
@@ -177,10 +176,10 @@ static void explain_plan(const char *path, const struct kiln__graph *graph,
 
 /* Plan, and explain the plan where $KILN_EXPLAIN asks for it. */
 static kiln_status make_plan(const struct kiln__plan_cache *cache, const struct kiln__graph *graph,
-                             bool plain, struct kiln__plan *plan, struct kiln__error *error)
+                             bool portable, struct kiln__plan *plan, struct kiln__error *error)
 {
     const char *path = kiln__environment("KILN_EXPLAIN");
-    const struct kiln__plan_options options = options_of(cache, plain);
+    const struct kiln__plan_options options = options_of(cache, portable);
     struct kiln__text log = {0};
     kiln_status status = kiln__compile_plan(graph, &options, path ? &log : NULL, plan, error);
     if (!status && path)
@@ -221,13 +220,13 @@ static void record_works(struct kiln__plan_cache *cache, const struct kiln__plan
 /* Two threads may make the same plan at once; the second one's is dropped. The key is taken over.
  */
 kiln_status kiln__plan_cache_add(struct kiln__plan_cache *cache, const struct kiln__graph *graph,
-                                 bool plain, uint64_t hash, struct kiln__text *key,
+                                 bool portable, uint64_t hash, struct kiln__text *key,
                                  struct kiln__plan_entry **result, struct kiln__error *error)
 {
     struct kiln__plan_entry *entry = calloc(1, sizeof *entry);
     if (!entry)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to plan the batch");
-    kiln_status status = make_plan(cache, graph, plain, &entry->plan, error);
+    kiln_status status = make_plan(cache, graph, portable, &entry->plan, error);
     if (status) {
         free(entry);
         return status;

@@ -16,7 +16,7 @@ struct kiln__plan_cache *kiln__plan_cache_create(struct kiln__runtime *runtime, 
 /* What is planned from now on is planned anew: the tuning or the traits are other ones. */
 void kiln__plan_cache_forget(struct kiln__plan_cache *cache);
 
-/* Before its first plan: who says which kernels have proved right; NULL: nobody. */
+/* Before its first plan: who says which kernels pass their self-tests; NULL: nobody. */
 void kiln__plan_cache_use_self_tester(struct kiln__plan_cache *cache,
                                       struct kiln__self_tester *self_tester);
 

@@ -57,6 +57,16 @@ bool kiln__find_programs(struct kiln__programs *programs, const struct kiln__pla
     return all;
 }
 
+/* Its own options. What the program's author wrote may call any function of OpenCL C. */
+static void write_options(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                          struct kiln__text *options)
+{
+    const char *bare = plan->options.device->traits->bare_option;
+    kiln__text_add(options, "%s", launch->options);
+    if (bare && !kiln__codegen_is_foreign(plan, launch))
+        kiln__text_add(options, " %s", bare);
+}
+
 /* The source is written where memory has no program of that name: an earlier launch may have the
  * same. */
 static kiln_status get_program(struct kiln__programs *programs, const struct kiln__plan *plan,
@@ -64,21 +74,23 @@ static kiln_status get_program(struct kiln__programs *programs, const struct kil
                                struct kiln__error *error)
 {
     const struct kiln__launch *launch = kiln__plan_launch_at(plan, index);
-    struct kiln__text name = {0}, source = {0}, title = {0};
+    struct kiln__text name = {0}, source = {0}, options = {0}, title = {0};
     kiln_status status = KILN_OK;
     write_name(plan, launch, found->checked, &name);
     if (!name.failed)
         found->program = kiln__programs_find(programs, name.data, name.length);
     if (!found->program) {
         kiln__codegen_source(plan, launch, found->checked, &source);
+        write_options(plan, launch, &options);
         write_title(programs, plan, index, &title);
-        if (name.failed || source.failed || title.failed)
+        if (name.failed || source.failed || options.failed || title.failed)
             status = kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory for a kernel");
         else
-            status = kiln__programs_get(programs, name.data, name.length, source.data,
-                                        launch->options, title.data, &found->program, error);
+            status = kiln__programs_get(programs, name.data, name.length, source.data, options.data,
+                                        title.data, &found->program, error);
     }
     kiln__text_free(&title);
+    kiln__text_free(&options);
     kiln__text_free(&name);
     kiln__text_free(&source);
     return status;
@@ -120,7 +132,7 @@ kiln_status kiln__get_programs(struct kiln__programs *programs, const struct kil
 /* ---- many at once ---- */
 
 struct kiln__wish_texts {
-    struct kiln__text name, source;
+    struct kiln__text name, source, options;
 };
 
 static bool is_listed(const struct kiln__program_wish *wishes, size_t count,
@@ -147,10 +159,11 @@ static bool list_program(struct kiln__programs *present, const struct kiln__plan
         return true;
     }
     kiln__codegen_source(plan, launch, false, &texts->source);
-    if (texts->source.failed)
+    write_options(plan, launch, &texts->options);
+    if (texts->source.failed || texts->options.failed)
         return false;
     wishes[(*count)++] = (struct kiln__program_wish){
-        texts->name.data, texts->name.length, texts->source.data, launch->options,
+        texts->name.data, texts->name.length, texts->source.data, texts->options.data,
         launch->kernel,   launch->dimensions, launch->global,     launch->local};
     return true;
 }
@@ -174,6 +187,7 @@ void kiln__wishes_free(struct kiln__wishes *wishes)
     for (size_t i = 0; wishes->texts && i <= wishes->most; i++) {
         kiln__text_free(&wishes->texts[i].name);
         kiln__text_free(&wishes->texts[i].source);
+        kiln__text_free(&wishes->texts[i].options);
     }
     free(wishes->items);
     free(wishes->texts);
@@ -184,13 +198,13 @@ kiln_status kiln__compile_ahead(struct kiln__programs *programs, const struct ki
                                 struct kiln__error *error)
 {
     struct kiln__wishes wishes = {0};
-    if (!threads && !kiln__programs_compile_together(programs))
+    if (!threads && !kiln__programs_compile_in_parallel(programs))
         return KILN_OK;
     bool listed = kiln__wishes_list(programs, plan, kernels, !threads, &wishes);
     if (listed && threads)
         kiln__programs_prepare(programs, wishes.items, wishes.count, *threads);
     else if (listed)
-        kiln__programs_meet(programs, wishes.items, wishes.count);
+        kiln__programs_compile_missing(programs, wishes.items, wishes.count);
     kiln__wishes_free(&wishes);
     return listed
                ? KILN_OK

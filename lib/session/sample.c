@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sampling of runs for validation: reads the share from an option or variable, and spreads the runs
- * evenly. */
+/* Sampling of runs for validation and the check of values: reads the share from an option or
+ * variable, and spreads the runs evenly. */
 #include "session/sample.h"
 
 #include <math.h>

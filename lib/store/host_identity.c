@@ -26,13 +26,10 @@ struct lines {
 static void add_line(struct lines *lines, struct kiln__text *line)
 {
     char *text = kiln__text_take(line);
-    char **item = text ? kiln__vector_push(&lines->texts) : NULL;
-    if (item)
-        *item = text;
-    else {
-        free(text);
-        lines->failed = true;
-    }
+    if (text && kiln__vector_add(&lines->texts, text))
+        return;
+    free(text);
+    lines->failed = true;
 }
 
 static int by_text(const void *a, const void *b)

@@ -11,6 +11,8 @@
 
 #include "store/entry.h"
 #include "store/host_identity.h"
+#include "util/hash.h"
+#include "util/kernel_texts.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -67,6 +69,14 @@ static void add_answer(const struct kiln__device *device, bool platform, cl_uint
     kiln__text_add(text, "\n");
 }
 
+/* What programs find declared where the compiler's own declarations are left out. */
+static void add_builtins(struct kiln__text *text)
+{
+    const char *file = kiln__kernel_text("builtins");
+    kiln__text_add(text, "builtins %016llx\n",
+                   (unsigned long long)kiln__hash64(file, strlen(file)));
+}
+
 void kiln__key_begin(const struct kiln__device *device, struct kiln__text *shared)
 {
     add_kiln(shared);
@@ -75,6 +85,8 @@ void kiln__key_begin(const struct kiln__device *device, struct kiln__text *share
         add_answer(device, true, platform_questions[i], shared);
     for (size_t i = 0; device->id && i < COUNT(device_questions); i++)
         add_answer(device, false, device_questions[i], shared);
+    if (device->traits && device->traits->bare_option)
+        add_builtins(shared);
     kiln__host_describe(device->info.type == KILN_DEVICE_CPU, shared);
 }
 

@@ -16,11 +16,9 @@
 #include "record/operations.h"
 #include "util/structure.h"
 
-static const kiln_tensor none = {0};
-
 /* Losses do not broadcast: a forgotten dimension would go unnoticed. */
-static bool check_alike(kiln_batch *batch, kiln_tensor x, kiln_tensor target, const char *call,
-                        const char *name)
+static bool check_same_shape(kiln_batch *batch, kiln_tensor x, kiln_tensor target, const char *call,
+                             const char *name)
 {
     const struct kiln__node *a = kiln__batch_floating(batch, x, call, name);
     const struct kiln__node *b = a ? kiln__batch_floating(batch, target, call, "target") : NULL;
@@ -36,8 +34,8 @@ static bool check_alike(kiln_batch *batch, kiln_tensor x, kiln_tensor target, co
 kiln_tensor kiln_mean_squared_error(kiln_batch *batch, kiln_tensor x, kiln_tensor target)
 {
     KILN__CALL(batch);
-    if (!check_alike(batch, x, target, __func__, "x"))
-        return none;
+    if (!check_same_shape(batch, x, target, __func__, "x"))
+        return kiln__none;
     kiln_tensor error = kiln_square(batch, kiln_sub(batch, x, target));
     return kiln_mean(batch, error, 0, NULL, 0);
 }
@@ -47,8 +45,8 @@ kiln_tensor kiln_mean_squared_error(kiln_batch *batch, kiln_tensor x, kiln_tenso
 kiln_tensor kiln_binary_cross_entropy(kiln_batch *batch, kiln_tensor logits, kiln_tensor target)
 {
     KILN__CALL(batch);
-    if (!check_alike(batch, logits, target, __func__, "logits"))
-        return none;
+    if (!check_same_shape(batch, logits, target, __func__, "logits"))
+        return kiln__none;
     kiln_tensor rest = kiln_sub(batch, kiln_constant(batch, KILN_F32, 1), target);
     kiln_tensor yes = kiln_mul(batch, target, kiln_softplus(batch, kiln_neg(batch, logits)));
     kiln_tensor no = kiln_mul(batch, rest, kiln_softplus(batch, logits));
@@ -113,7 +111,7 @@ kiln_tensor kiln_cross_entropy(kiln_batch *batch, kiln_tensor logits, kiln_tenso
     size_t rank, dims[KILN_MAX_RANK];
     if (!check_labels(batch, logits, labels, __func__) ||
         kiln_tensor_shape(batch, logits, NULL, &rank, dims))
-        return none;
+        return kiln__none;
     kiln_tensor total = kiln_logsumexp(batch, logits, 1, &last, 0);
     kiln_tensor picked = pick(batch, logits, labels, rank, dims);
     return kiln_mean(batch, kiln_sub(batch, total, picked), 0, NULL, 0);
@@ -153,7 +151,7 @@ static kiln_tensor lose(kiln_batch *batch, kiln_tensor logits, kiln_tensor label
     kiln_tensor logs = options->log_probabilities ? kiln_cast(batch, logits, KILN_F32)
                                                   : kiln_log_softmax(batch, logits, 1, &last);
     kiln_tensor loss = kiln_neg(batch, pick(batch, logs, labels, rank, dims));
-    *share = none;
+    *share = kiln__none;
     if (weights.id) {
         *share = pick(batch, kiln_broadcast(batch, weights, rank, dims), labels, rank, dims);
         loss = kiln_mul(batch, loss, *share);
@@ -178,7 +176,7 @@ kiln_tensor kiln_cross_entropy_with(kiln_batch *batch, kiln_tensor logits, kiln_
         (options &&
          KILN__STRUCTURE_READ(&batch->error, __func__, options, "KILN_CROSS_ENTROPY_INIT", &own)) ||
         !check_options(batch, __func__, dims[rank - 1], &own))
-        return none;
+        return kiln__none;
     kiln_tensor loss = lose(batch, logits, labels, &own, rank, dims, &share);
     kiln_tensor zero = kiln_constant(batch, KILN_F32, 0), one = kiln_constant(batch, KILN_F32, 1);
     if (own.ignores) {

@@ -34,10 +34,9 @@ bool kiln__index_add(struct kiln__index *index, uint64_t hash, uint32_t number)
 {
     if (index->entries.count >= index->size && !index_grow(index))
         return false;
-    struct kiln__index_entry *entry = kiln__vector_push(&index->entries);
-    if (!entry)
+    if (!kiln__vector_add(&index->entries,
+                          (struct kiln__index_entry){.hash = hash, .number = number}))
         return false;
-    *entry = (struct kiln__index_entry){.hash = hash, .number = number};
     hang(index, index->entries.count - 1);
     return true;
 }

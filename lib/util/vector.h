@@ -19,6 +19,11 @@
          ? &(vector)->items[(vector)->count - 1]                                                   \
          : NULL)
 
+/* Put an item at the end; false without memory. The item is looked at once it has its place. */
+#define kiln__vector_add(vector, ...)                                                              \
+    (kiln__vector_push(vector) ? ((vector)->items[(vector)->count - 1] = (__VA_ARGS__), true)      \
+                               : false)
+
 /* Room for so many items in all, so that what is pushed need not move; false without memory. */
 #define kiln__vector_reserve(vector, most)                                                         \
     kiln__vector_widen((void **)&(vector)->items, &(vector)->capacity, most,                       \

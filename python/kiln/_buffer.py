@@ -37,7 +37,7 @@ class Buffer(Operators):
     Any thread may use it.
     """
 
-    __slots__ = ('_context', '_owned', '_version', '_imported', 'dtype', 'shape', '__weakref__')
+    __slots__ = ('_context', '_owned', '_version', '_imported', '_hooks', 'dtype', 'shape', '__weakref__')
 
     def __init__(self, value: Array, dtype: Optional[Type] = None,
                  context: Optional[Context] = None) -> None:
@@ -64,6 +64,7 @@ class Buffer(Operators):
         self._context = context
         self._owned = owned
         self._version = 0
+        self._hooks: tuple[Any, ...] = ()
         self._imported: Optional[Tensor] = None
         kind, rank, dims = ctypes.c_int(), ctypes.c_size_t(), (ctypes.c_size_t * MAX_RANK)()
         check(lib.kiln_buffer_shape(owned, ctypes.byref(kind), ctypes.byref(rank), dims))
@@ -89,6 +90,14 @@ class Buffer(Operators):
         """The context whose device it lies on."""
         return self._context
 
+    def register_hook(self, hook: Any) -> Any:
+        """Have hook(gradient) say what kiln.grad() gives in place of the gradient by this buffer; None: the
+        same. Gives an object with remove(). A kiln.function calls hooks when it is recorded."""
+        from ._hooks import GradientHook
+        made = GradientHook(hook)
+        self._hooks = (*(hook for hook in self._hooks if hook._hook is not None), made)
+        return made
+
     # ---- as a tensor ----
 
     def _tensor(self) -> Tensor:
@@ -108,8 +117,11 @@ class Buffer(Operators):
 
     def numpy(self) -> np.ndarray:
         """A copy of the content as an array of numpy's."""
+        return from_raw(self._host(), self.dtype)
+
+    def _host(self) -> np.ndarray:
         _tape.refuse_while_tracing('a buffer is read')
-        return from_raw(self._read(), self.dtype)
+        return self._read()
 
     def _refuse_if_awaited(self, what: str) -> None:
         tape = _tape.explicit_tape(self._context)

@@ -8,7 +8,7 @@ from typing import Any, Optional
 import numpy as np
 
 from . import _operations as _o
-from . import _tensor
+from . import _dlpack, _tensor
 from ._context import default_context
 from ._record import dims_of, operand, operands, record
 from ._types import Type, as_dtype, type_of_number
@@ -174,26 +174,39 @@ def asarray(obj: _tensor.Array, *, dtype: Optional[Type] = None, device: Any = N
         elif made.dtype == wanted and not copy:
             return obj if isinstance(obj, _tensor.Tensor) else _tensor.another(made)
         return made.astype(wanted)
-    array = _listed(obj, dtype)
+    array, stored = _listed(obj, dtype)
     borrowed = isinstance(obj, np.ndarray) or not isinstance(obj, (list, tuple, bool, int, float))
     if copy and borrowed:
         array = array.copy()
-    made = _tensor.tensor(array, dtype, context)
-    if copy is False and made.size and not np.shares_memory(made._host(), _tensor.as_array(obj)):
-        raise ValueError('asarray: this has no memory that can be borrowed: it needs a copy')
+    made = _of_array(array, stored, dtype, context)
+    if copy is False:
+        _refuse_copied(made, array if stored else _tensor.as_array(obj))
     return made
 
 
-def _listed(obj: Any, dtype: Optional[Type]) -> np.ndarray:
-    """An array of what lists and numbers hold; tensors may be among them."""
+def _of_array(array: np.ndarray, stored: Any, dtype: Optional[Type], context: Any) -> _tensor.Tensor:
+    """A tensor of `dtype` over an array, whose elements are `stored` where numpy's type does not say so."""
+    if stored is None:
+        return _tensor.tensor(array, dtype, context)
+    made = _tensor.of_array(array, context or default_context(), stored)
+    return made if dtype in (None, stored) else made.astype(dtype)
+
+
+def _refuse_copied(made: _tensor.Tensor, source: np.ndarray) -> None:
+    if made.size and not np.shares_memory(made._host(), source):
+        raise ValueError('asarray: this has no memory that can be borrowed: it needs a copy')
+
+
+def _listed(obj: Any, dtype: Optional[Type]) -> tuple[np.ndarray, Any]:
+    """An array of what lists and numbers hold, with raw_array()'s type; tensors may be among them."""
     if not isinstance(obj, (list, tuple, bool, int, float)):
-        return _tensor.as_array(obj)
+        return _tensor.raw_array(obj)
     array = np.asarray(obj)
     if array.dtype.kind not in 'biuf':
         raise TypeError(f'a tensor cannot be made of elements of {array.dtype}')
     if dtype is not None and as_dtype(dtype).name not in ('bf16', 'bool') and array.dtype.kind in 'biu':
-        return np.asarray(obj, as_dtype(dtype).raw)  # or an error, where it is beyond the type
-    return array
+        return np.asarray(obj, as_dtype(dtype).raw), None  # or an error, where it is beyond the type
+    return array, None
 
 
 def from_dlpack(x: Any, *, device: Any = None, copy: Optional[bool] = None) -> _tensor.Tensor:
@@ -201,7 +214,11 @@ def from_dlpack(x: Any, *, device: Any = None, copy: Optional[bool] = None) -> _
     kiln's. What is on another device than the host is for its owner to bring there."""
     if isinstance(x, _tensor.Operators):
         return asarray(x, device=device, copy=copy)
-    return asarray(np.from_dlpack(x), device=device, copy=copy)
+    array, stored = _dlpack.array_of(x, copy)
+    made = _of_array(array.copy() if copy else array, stored, None, device)
+    if copy is False:
+        _refuse_copied(made, array)
+    return made
 
 
 __all__ = [

@@ -170,7 +170,7 @@ class Executor:
     last: each row's length, and a mask.
 
     `preset` is "balanced", "latency" or "throughput", and `precision` is as kiln.Batch takes it; the
-    other options are those of kiln_executor_options, max_wait in seconds. Any thread may submit. At
+    other options are those of kiln_executor_options, max_wait and retry in seconds. Any thread may submit. At
     the end of a `with` what still waits is run.
     """
 
@@ -178,7 +178,8 @@ class Executor:
                  contexts: Optional[Sequence[Context]] = None, preset: str = 'balanced',
                  max_batch: Optional[int] = None, min_batch: Optional[int] = None,
                  max_wait: Optional[float] = None, max_queue: Optional[int] = None,
-                 prepare: bool = False, precision: Optional[str] = None) -> None:
+                 prepare: bool = False, precision: Optional[str] = None, retry: Optional[float] = None,
+                 close_lengths: bool = False, max_elements: Optional[int] = None) -> None:
         self._contexts = list(contexts) if contexts else [default_context()]
         self._rows = [Row(*row) for row in inputs]
         self._types = [as_dtype(row.dtype) for row in self._rows]
@@ -189,6 +190,8 @@ class Executor:
         options = initialised(_PRESETS[preset])
         for field, value in (('max_batch', max_batch), ('min_batch', min_batch),
                              ('max_queue', max_queue), ('prepare', prepare or None),
+                             ('close_lengths', close_lengths or None), ('max_elements', max_elements),
+                             ('retry_us', None if retry is None else int(retry * 1e6)),
                              ('max_wait_us', None if max_wait is None else int(max_wait * 1e6))):
             if value is not None:
                 setattr(options, field, int(value))

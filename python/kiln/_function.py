@@ -14,7 +14,7 @@ from ._buffer import Buffer
 from ._context import Context, default_context, option_word
 from ._library import check, lib
 from ._record import find_context
-from ._tensor import Tensor, another, as_array, computed, new_array, of_array, present
+from ._tensor import Tensor, another, computed, new_array, of_array, present, raw_array
 from ._tree import leaves_of, rebuilt, tree_map
 from ._types import OF_NUMPY, DType, P, R, address_of, as_dtype, storable
 
@@ -40,20 +40,21 @@ class _Recording:
         positional, named = rebuilt(arguments, iter(leaves))
 
         def trace() -> Any:
+            for place in places:
+                self.inputs.append(self.tape.handle(place))
+                place._value = None  # whoever asked for it would have the first call's in every call
             result = present(function(*positional, **named))
             self.tape.reads = {leaf: new_array(leaf) for leaf in leaves_of(result)
                                if isinstance(leaf, Tensor)}
             self.tape.finish_recording()
             return result
+        self.inputs: list[Any] = []
         self.result = _tape.trace(self.tape, trace)
-        self.inputs = [self.tape.handle(place) for place in places]
         # Where the batch reads each, and writes each result; 0: nobody knows.
         self.read_at, self.written_at = [0] * len(places), [0] * len(self.tape.reads)
         # Of each result its shape and type in numpy, and both of the tensor.
         self.kinds = [(t.dtype.raw_shape(t.shape), t.dtype.raw, t.dtype, t.shape)
                       for t in self.tape.reads]
-        for place in places:
-            place._value = None
 
     def holds(self) -> bool:
         """Whether the modules whose mode it asked for are in that mode."""
@@ -101,8 +102,9 @@ def _varies(leaf: Any) -> bool:
 def _content(leaf: Any) -> _Input:
     if isinstance(leaf, Tensor):
         return leaf._host(), leaf.dtype
-    array = storable(as_array(leaf))
-    return array, as_dtype(array.dtype)
+    array, dtype = raw_array(leaf)
+    array = storable(array, dtype)
+    return array, dtype or as_dtype(array.dtype)
 
 
 def _describe(leaves: Iterable[Any], key: list[Any], inputs: list[_Input],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Sequence, Union
 
 from . import _tape
 from ._context import default_context
-from ._library import Handle, lib
+from ._library import Error, Handle, lib
 from ._record import find_context
 from ._tape import Expression, Tape, is_tensor
 from ._tensor import Tensor, as_tensor, evaluate_on_device, learn_shape, make, present
@@ -143,7 +143,7 @@ def value_and_grad(function: Callable[P, Any], argnums: Union[int, Sequence[int]
         def trace() -> tuple[Any, ...]:
             result = function(*given, **named)
             loss = as_tensor(result[0] if has_aux else result, context)
-            return result, loss, gradients(loss, inputs)
+            return result, loss, [_hooked(leaf, g) for leaf, g in zip(leaves, gradients(loss, inputs))]
         writes: dict[Buffer, Tensor] = {}
         result, loss, made = _tape.trace(None, trace, stand_for, writes)
         _write(writes, present([*leaves_of(result), loss, *made]))
@@ -151,6 +151,16 @@ def value_and_grad(function: Callable[P, Any], argnums: Union[int, Sequence[int]
         gradient = gradient[0] if isinstance(argnums, int) else tuple(gradient)
         return ((loss, result[1]) if has_aux else loss), gradient
     return derived
+
+
+def _hooked(leaf: Any, gradient: Tensor) -> Tensor:
+    """What the hooks of a buffer make of the gradient by it."""
+    for hook in getattr(leaf, '_hooks', ()):
+        changed = as_tensor(hook.pass_on(gradient), gradient._context)
+        if changed.shape != gradient.shape:
+            raise Error('SHAPE_MISMATCH', f'a hook gives {list(changed.shape)} for a gradient {list(gradient.shape)}')
+        gradient = changed
+    return gradient
 
 
 def _write(writes: dict[Buffer, Tensor], tensors: Sequence[Any]) -> None:

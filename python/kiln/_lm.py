@@ -57,16 +57,18 @@ def _conversation(messages: Union[str, Sequence[Any]], answer: bool, thinking: O
 
 
 class LanguageModel:
-    """A language model in a GGUF file, or in a folder as transformers saves it, its weights on the
-    device:
+    """A language model in a GGUF file, or in a folder as transformers saves it or in
+    onnxruntime-genai's form, its weights on the device:
 
         model = kiln.LanguageModel('model.gguf')
         for piece in model.generate('The capital of France is'):
             print(piece, end='', flush=True)
 
-    `weights` "f16", "bf16" or "f32" stores matrices so; else they stay as the file has them. `info`
-    has what the file says: architecture, name, chat_template, vocabulary, context, layers, width, begin,
-    end. A conversation goes on so:
+    `weights` "f16", "bf16" or "f32" stores matrices so, "q8_0" or "q4_0" those that the file has as
+    floats; else they stay as the file has them. `window` is how many keys a layer sees where the file
+    should say so and does not: 4096 of Mistral 7B v0.1. `info` has what the file says: architecture,
+    name, chat_template, vocabulary, context, layers, width, begin, end, encoder. A sentence encoder in a
+    GGUF file makes vectors, with embed(). A conversation goes on so:
 
         messages = [{'role': 'user', 'content': 'Why is the sky blue?'}]
         for piece in model.chat(messages):
@@ -75,13 +77,14 @@ class LanguageModel:
     Any thread may use it; a session one at a time.
     """
 
-    def __init__(self, path: Any, *, weights: Optional[Type] = None,
+    def __init__(self, path: Any, *, weights: Optional[Type] = None, window: int = 0,
                  context: Optional[Context] = None) -> None:
         self._lib = lm_library()
         self._context = context or default_context()
         options = struct('kiln_lm_options')()
         self._lib.kiln_lm_options_init(*by_size(options))
         options.weights = as_dtype(weights).value if weights else 0
+        options.window = window
         self._owned = Owned(self._lib.kiln_lm_release)
         check(self._lib.kiln_lm_load(self._context._held(), os.fsencode(path),
                                      ctypes.byref(options), self._owned.out))
@@ -91,7 +94,7 @@ class LanguageModel:
             architecture=_text(info.architecture), name=_text(info.name),
             chat_template=_text(info.chat_template), vocabulary=info.vocabulary,
             context=info.context, layers=info.layers, width=info.width,
-            begin=info.begin, end=info.end)
+            begin=info.begin, end=info.end, encoder=bool(info.encoder))
 
     def tokenize(self, text: Any, *, begin: bool = True, control: bool = False) -> list[int]:
         """The tokens of a text (str, or bytes). With `begin` the one that a text begins with comes
@@ -105,6 +108,17 @@ class LanguageModel:
         check(tokenize(self._owned, given, len(given), reading, tokens.out, ctypes.byref(count)))
         array = ctypes.cast(tokens.pointer, ctypes.POINTER(ctypes.c_int32))
         return array[:count.value]
+
+    def embed(self, texts: Union[str, Sequence[str]]) -> np.ndarray:
+        """The vector of a text, or of each of several, of length 1: what a sentence encoder makes of
+        it. "[SEP]" in a text is that token. One that is longer than the encoder takes loses its end."""
+        given = [texts] if isinstance(texts, str) else list(texts)
+        if any('\0' in text for text in given):
+            raise ValueError('a text has a character of 0')
+        vectors = np.empty((len(given), self.info.width), np.float32)
+        array = (ctypes.c_char_p * len(given))(*[text.encode(errors='surrogateescape') for text in given])
+        check(self._lib.kiln_lm_embed(self._owned, array, len(given), vectors.ctypes.data, vectors.size))
+        return vectors[0] if isinstance(texts, str) else vectors
 
     def token_bytes(self, token: int) -> bytes:
         """The bytes of a token: part of a text, at times part of a character."""

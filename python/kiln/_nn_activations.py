@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activations, as PyTorch has them."""
+"""Activations, as PyTorch has them. `inplace` is taken, and says nothing: x keeps its value, and nothing is
+copied for that."""
 from __future__ import annotations
 
 from typing import Any, Callable, Optional
@@ -21,6 +22,9 @@ __all__ = [
 
 class _Elementwise(Module):
     _function: Callable[[Tensor], Tensor]
+
+    def __init__(self, inplace: bool = False) -> None:
+        pass
 
     def forward(self, x: Array) -> Tensor:
         """Of x's shape."""
@@ -118,7 +122,7 @@ class Softplus(Module):
 class LeakyReLU(Module):
     """x where it is positive, else negative_slope x."""
 
-    def __init__(self, negative_slope: float = 0.01) -> None:
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         self.negative_slope = negative_slope
 
     def forward(self, x: Array) -> Tensor:
@@ -133,7 +137,7 @@ class LeakyReLU(Module):
 class ELU(Module):
     """x where it is positive, else alpha (exp(x) - 1)."""
 
-    def __init__(self, alpha: float = 1.0) -> None:
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         self.alpha = alpha
 
     def forward(self, x: Array) -> Tensor:
@@ -148,7 +152,7 @@ class ELU(Module):
 class Hardtanh(Module):
     """x, but at least min_val and at most max_val."""
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         if not min_val < max_val:
             raise ValueError(f'min_val {min_val} is not below max_val {max_val}')
         self.min_val, self.max_val = min_val, max_val

@@ -118,7 +118,7 @@ class MultiheadAttention(Module):
         mask = self._mask(attn_mask, key_padding_mask, n, length, k.shape[2])
         weights: Optional[Tensor] = None
         if need_weights or (self.dropout.p and self.training):
-            y, weights = self._with_weights(q, k, v, mask, is_causal)
+            y, weights = with_weights(q, k, v, mask, is_causal, self.dropout)
         else:
             y = _f.attention(q, k, v, mask, causal=int(is_causal))
         y = self.out_proj(reshape(permute_dims(y, (0, 2, 1, 3)), (n, length, self.embed_dim)))
@@ -129,22 +129,23 @@ class MultiheadAttention(Module):
                 reshape(weights, weights.shape[1:]) if need_weights and weights is not None else None
         return y if self.batch_first else permute_dims(y, (1, 0, 2)), weights if need_weights else None
 
-    def _with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor],
-                      is_causal: bool) -> Tuple[Tensor, Tensor]:
-        """The same with the weights in memory."""
-        scores = _o.matmul_transposed(q, False, k, True) * (1 / math.sqrt(q.shape[-1]))
-        if is_causal:
-            seen = np.tril(np.ones(scores.shape[-2:], np.bool_))
-            scores = _o.where(seen, scores, -math.inf)
-        if mask is not None:
-            scores = scores + _added(mask)
-        highest = _o.max(scores, -1, True)
-        weights = self.dropout(_o.where(_o.isinf(highest), 0.0, _o.softmax(scores, -1)))
-        return _o.matmul(weights, v), weights
-
     def extra_repr(self) -> str:
         """Its arguments."""
         return f'{self.embed_dim}, {self.num_heads}, batch_first={self.batch_first}'
+
+
+def with_weights(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool,
+                 dropout: Callable[[Tensor], Tensor], scale: Optional[float] = None) -> Tuple[Tensor, Tensor]:
+    """kiln.attention() with the weights in memory, and these."""
+    scores = _o.matmul_transposed(q, False, k, True) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if is_causal:
+        seen = np.tril(np.ones(scores.shape[-2:], np.bool_))
+        scores = _o.where(seen, scores, -math.inf)
+    if mask is not None:
+        scores = scores + _added(mask)
+    highest = _o.max(scores, -1, True)
+    weights = dropout(_o.where(_o.isinf(highest), 0.0, _o.softmax(scores, -1)))
+    return _o.matmul(weights, v), weights
 
 
 def _added(mask: Tensor) -> Tensor:

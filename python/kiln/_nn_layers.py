@@ -14,7 +14,7 @@ from . import random
 from ._buffer import Buffer
 from ._context import Context
 from ._creation import full
-from ._manipulation import reshape
+from ._manipulation import pad, reshape
 from ._nn_init import drawn
 from ._nn_module import Module, parameter, shown
 from ._tensor import Array, Tensor
@@ -109,12 +109,29 @@ class _Windows(Module):
         return (x, False) if x.ndim == rank else (reshape(x, (1, *x.shape)), True)
 
 
+_AROUND = {'zeros': '', 'reflect': 'reflect', 'replicate': 'edge', 'circular': 'wrap'}
+
+
 class _Conv(_Windows):
     _transposed = False
+    weight: Any
+    bias: Any
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes = 1,
                  padding: Union[str, Sizes] = 0, dilation: Sizes = 1, groups: int = 1,
-                 bias: bool = True, *, dtype: Type = 'f32', context: Optional[Context] = None) -> None:
+                 bias: bool = True, padding_mode: str = 'zeros', *, dtype: Type = 'f32',
+                 context: Optional[Context] = None) -> None:
+        self._arrange(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode)
+        ends = (in_channels, out_channels) if self._transposed else (out_channels, in_channels)
+        shape = (ends[0], ends[1] // groups, *self.kernel_size)
+        fan = math.prod(shape[1:])
+        bound = 1 / math.sqrt(fan) if fan else 0.0
+        self.weight = parameter(drawn(shape, bound), dtype, context)
+        self.bias = parameter(drawn(out_channels, bound), dtype, context) if bias else None
+
+    def _arrange(self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes,
+                 padding: Union[str, Sizes], dilation: Sizes, groups: int, padding_mode: str = 'zeros') -> None:
+        """All but the weights."""
         count = self._dimensions
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size = _each(kernel_size, count, 'kernel_size')
@@ -126,12 +143,10 @@ class _Conv(_Windows):
             raise ValueError(f'padding is numbers, "same" or "valid" (of no transposed one), not {padding!r}')
         if padding == 'same' and set(self.stride) != {1}:
             raise ValueError('padding "same" takes a stride of 1')
-        ends = (in_channels, out_channels) if self._transposed else (out_channels, in_channels)
-        shape = (ends[0], ends[1] // groups, *self.kernel_size)
-        fan = math.prod(shape[1:])
-        bound = 1 / math.sqrt(fan) if fan else 0.0
-        self.weight = parameter(drawn(shape, bound), dtype, context)
-        self.bias = parameter(drawn(out_channels, bound), dtype, context) if bias else None
+        if padding_mode not in _AROUND or (self._transposed and padding_mode != 'zeros'):
+            raise ValueError(f'padding_mode is {", ".join(map(repr, _AROUND))} (of no transposed one), not '
+                             f'{padding_mode!r}')
+        self.padding_mode = padding_mode
 
     def _paddings(self) -> Tuple[List[int], List[int]]:
         """Before and after each dimension."""
@@ -149,7 +164,11 @@ class _Conv(_Windows):
     def forward(self, x: Array) -> Tensor:
         """[N, out_channels, ...] of x [N, in_channels, ...], or both without N."""
         x, alone = self._batched(x, self.in_channels)
-        y = self._convolved(x, *self._paddings())
+        before, after = self._paddings()
+        if self.padding_mode != 'zeros' and any((*before, *after)):
+            x = pad(x, [(0, 0), (0, 0), *zip(before, after)], mode=_AROUND[self.padding_mode])
+            before = after = [0] * self._dimensions
+        y = self._convolved(x, before, after)
         if self.bias is not None:
             y = y + reshape(self.bias, (-1,) + (1,) * self._dimensions)
         return reshape(y, y.shape[1:]) if alone else y
@@ -157,7 +176,7 @@ class _Conv(_Windows):
     def extra_repr(self) -> str:
         """Its arguments, but for what is as usual."""
         usual = (('padding', (0,) * self._dimensions), ('dilation', (1,) * self._dimensions),
-                 ('groups', 1), ('output_padding', (0,) * self._dimensions))
+                 ('groups', 1), ('output_padding', (0,) * self._dimensions), ('padding_mode', 'zeros'))
         said = [f'{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}',
                 f'stride={self.stride}']
         said += [f'{name}={getattr(self, name)!r}' for name, value in usual
@@ -167,7 +186,8 @@ class _Conv(_Windows):
 
 class Conv2d(_Conv):
     """A convolution of images [N, in_channels, H, W] with a weight [out_channels, in_channels / groups,
-    KH, KW]. `padding` is zeros around, or "same" or "valid"."""
+    KH, KW]. `padding` is how much is around, or "same" or "valid"; what that is says `padding_mode`: "zeros",
+    "reflect", "replicate" or "circular"."""
 
 
 class Conv1d(_Conv):
@@ -185,10 +205,10 @@ class _ConvTranspose(_Conv):
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes = 1,
                  padding: Sizes = 0, output_padding: Sizes = 0, groups: int = 1, bias: bool = True,
-                 dilation: Sizes = 1, *, dtype: Type = 'f32',
+                 dilation: Sizes = 1, padding_mode: str = 'zeros', *, dtype: Type = 'f32',
                  context: Optional[Context] = None) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias,
-                         dtype=dtype, context=context)
+                         padding_mode, dtype=dtype, context=context)
         self.output_padding = _each(output_padding, self._dimensions, 'output_padding')
 
     def _convolved(self, x: Tensor, before: List[int], after: List[int]) -> Tensor:
@@ -336,18 +356,20 @@ class Dropout(Module):
     ones is another matter in each call, and in each run of a kiln.function; kiln.random.seed(), or a
     generator of its own, makes it the same again."""
 
-    def __init__(self, p: float = 0.5, *, generator: Optional[random.Generator] = None) -> None:
+    def __init__(self, p: float = 0.5, inplace: bool = False, *,
+                 generator: Optional[random.Generator] = None) -> None:
         if not 0 <= p <= 1:
             raise ValueError(f'a probability is from 0 to 1, not {p}')
         self.p, self.generator = p, generator
 
+    def _drop(self, y: Tensor) -> Tensor:
+        generator = self.generator or random.default_generator(y.context)
+        return _o.dropout(y.astype('f32'), self.p, generator.key())
+
     def forward(self, x: Array) -> Tensor:
         """x, with elements dropped out while it trains."""
         y = self._operand(x)
-        if self.training and self.p:
-            generator = self.generator or random.default_generator(y.context)
-            y = _o.dropout(y.astype('f32'), self.p, generator.key())
-        return y
+        return self._drop(y) if self.training and self.p else y
 
     def extra_repr(self) -> str:
         """Its arguments."""
@@ -366,9 +388,8 @@ class Dropout2d(Dropout):
                          'without N')
         if not self.training or not self.p:
             return y
-        kept = super().forward(full((*y.shape[:-self._dimensions], *(1,) * self._dimensions), 1.0, dtype='f32',
-                                    context=y.context))
-        return y * kept
+        return y * self._drop(full((*y.shape[:-self._dimensions], *(1,) * self._dimensions), 1.0, dtype='f32',
+                                   context=y.context))
 
 
 class Dropout1d(Dropout2d):

@@ -71,11 +71,8 @@ def _mapped(value: Any, function: Callable[[Buffer], Buffer]) -> Any:
 
 
 def _array(value: Any) -> Any:
-    """What is loaded, in a form that numpy reads; PyTorch's tensors may be on a GPU, or of bf16."""
-    if not hasattr(value, 'detach'):
-        return value
-    value = value.detach().cpu()
-    return value.float().numpy() if str(value.dtype) == 'torch.bfloat16' else value.numpy()
+    """What is loaded; PyTorch's tensors may be on a GPU, and be derived by."""
+    return value.detach().cpu() if hasattr(value, 'detach') else value
 
 
 def dims(shape: Any) -> str:
@@ -86,6 +83,24 @@ def dims(shape: Any) -> str:
 def shown(x: Any) -> str:
     """The shape of a tensor, as sentences have it."""
     return dims(x.shape)
+
+
+class Hook:
+    """A function that a module calls around its forward(), until remove() or the end of a `with`."""
+
+    def __init__(self, module: Module, function: Callable[..., Any], is_before: bool) -> None:
+        self.module, self.function, self.is_before = module, function, is_before
+        module._forward_hooks += (self,)
+
+    def remove(self) -> None:
+        """Have the module call it no more; again it is nothing."""
+        self.module._forward_hooks = tuple(h for h in self.module._forward_hooks if h is not self)
+
+    def __enter__(self) -> Hook:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.remove()
 
 
 class Module(Named):
@@ -115,6 +130,7 @@ class Module(Named):
     _frozen = False
     _states: FrozenSet[str] = frozenset()
     _unsaved: FrozenSet[str] = frozenset()
+    _forward_hooks: Tuple[Hook, ...] = ()
 
     # Any signature will do, so that a type checker lets each module have its own.
     forward: Callable[..., Any]
@@ -127,14 +143,35 @@ class Module(Named):
             _calls.prefix = '' if before is None else before + '.'
             try:
                 _calls.names = {id(module): name for name, module in self.named_modules()}
-                return self.forward(*arguments, **named)
+                return self._hooked(arguments, named)
             finally:
                 _calls.names = {}
         name = _calls.names.get(id(self))
         if not name:
-            return self.forward(*arguments, **named)
+            return self._hooked(arguments, named)
         with names(_calls.prefix + name):
-            return self.forward(*arguments, **named)
+            return self._hooked(arguments, named)
+
+    def _hooked(self, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
+        hooks = self._forward_hooks
+        for hook in hooks:
+            if hook.is_before and (changed := hook.function(self, arguments)) is not None:
+                arguments = changed if isinstance(changed, tuple) else (changed,)
+        given = self.forward(*arguments, **named)
+        for hook in hooks:
+            if not hook.is_before and (changed := hook.function(self, arguments, given)) is not None:
+                given = changed
+        return given
+
+    def register_forward_pre_hook(self, hook: Callable[[Any, Any], Any]) -> Hook:
+        """Call hook(module, arguments) before each forward(), which gets what it returns, a value or a
+        tuple of arguments, unless that is None. A kiln.function calls hooks when it is recorded."""
+        return Hook(self, hook, True)
+
+    def register_forward_hook(self, hook: Callable[[Any, Any, Any], Any]) -> Hook:
+        """Call hook(module, arguments, result) behind each forward(). What it returns takes the result's
+        place, unless that is None."""
+        return Hook(self, hook, False)
 
     # ---- its parts ----
 

@@ -11,11 +11,13 @@ from . import _operations as _o
 from . import _tape
 from ._buffer import Buffer
 from ._context import Context
+from ._manipulation import reshape
 from ._nn_module import Module, parameter, shown
 from ._tensor import Array, Tensor, evaluate_on_device
 from ._types import Type
 
-__all__ = ['BatchNorm1d', 'BatchNorm2d', 'BatchNorm3d', 'GroupNorm', 'LayerNorm', 'RMSNorm']
+__all__ = ['BatchNorm1d', 'BatchNorm2d', 'BatchNorm3d', 'GroupNorm', 'InstanceNorm1d', 'InstanceNorm2d',
+           'InstanceNorm3d', 'LayerNorm', 'RMSNorm']
 
 
 class LayerNorm(Module):
@@ -92,6 +94,44 @@ class GroupNorm(Module):
     def extra_repr(self) -> str:
         """Its arguments."""
         return f'{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}'
+
+
+class InstanceNorm2d(Module):
+    """Each channel of each x [N, num_features, H, W], or of one without N, by its own mean and variance, then
+    weight and bias of each channel where it is affine. It has no running averages."""
+    _dimensions = 2
+
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
+                 track_running_stats: bool = False, *, dtype: Type = 'f32',
+                 context: Optional[Context] = None) -> None:
+        if track_running_stats:
+            raise ValueError(f'{type(self).__name__} has no running averages')
+        self.num_features, self.eps, self.affine = num_features, eps, affine
+        self.weight = parameter(np.ones(num_features, np.float32), dtype, context) if affine else None
+        self.bias = parameter(np.zeros(num_features, np.float32), dtype, context) if affine else None
+
+    def forward(self, x: Array) -> Tensor:
+        """Of x's shape."""
+        x = self._operand(x)
+        rank = self._dimensions + 2
+        if x.ndim not in (rank - 1, rank) or x.shape[-self._dimensions - 1] != self.num_features:
+            self._refuse(f'x {shown(x)} is not [N,{self.num_features},...] of {rank} dimensions, nor one without N')
+        y = _o.instance_norm(x if x.ndim == rank else reshape(x, (1, *x.shape)), self.weight, self.bias, 1, self.eps)
+        return y if x.ndim == rank else reshape(y, x.shape)
+
+    def extra_repr(self) -> str:
+        """Its arguments."""
+        return f'{self.num_features}, eps={self.eps}, affine={self.affine}'
+
+
+class InstanceNorm1d(InstanceNorm2d):
+    """InstanceNorm2d of x [N, num_features, L]."""
+    _dimensions = 1
+
+
+class InstanceNorm3d(InstanceNorm2d):
+    """InstanceNorm2d of x [N, num_features, D, H, W]."""
+    _dimensions = 3
 
 
 class _BatchNorm(Module):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import os
+import sys
+import weakref
 from types import SimpleNamespace
 from typing import Any, Mapping, Optional
 
@@ -16,7 +19,7 @@ from ._library import Handle, Library, Owned, by_size, check, lib, load_beside, 
 from ._record import several
 from ._table import CONSTANTS, ONNX_FUNCTIONS
 from ._tensor import Tensor, as_tensor, as_type
-from ._types import BY_VALUE, Type, as_dtype, from_raw
+from ._types import BY_VALUE, Type, address_of, as_dtype, from_raw
 
 _MAX_RANK = CONSTANTS['KILN_MAX_RANK']
 
@@ -45,9 +48,9 @@ class Model:
 
     `inputs` and `outputs` are what the file says: name, dtype, shape (with the name of a dimension,
     or None, where it is left open; None where nothing is said). A batch is kept for each of
-    `batches` shapes. `weights` "f16" or "bf16" stores them so. `folder` is where files of external
-    data lie, for bytes. `plain` records each node by itself. A node's result of more than
-    `most_elements` (0: 2^32) is refused. `notes` says what reading changed.
+    `batches` shapes. `weights` "f16" or "bf16" stores them so, "q8_0" or "q4_0" the matrices of
+    products in blocks. `folder` is where files of external data lie, for bytes. `plain` records each
+    node by itself. A node's result of more than `most_elements` (0: 2^32) is refused. `notes` says what reading changed.
 
     Any thread may call it.
     """
@@ -109,31 +112,15 @@ class Model:
         _tape.refuse_while_tracing('a model runs (see Model.record())')
         arrays = [as_type(value, spec.dtype)
                   for value, spec in zip(self._given(arguments, named), self.inputs)]
-        lease = Owned(self._lib.kiln_model_batch_return)
-        check(self._lib.kiln_model_batch(self._owned, _contents(arrays), lease.out))
+        described = _contents(arrays)
+        outputs = (struct('kiln_array') * max(len(self.outputs), 1))()
         try:
-            return self._run(ctypes.cast(
-                lease.pointer, ctypes.POINTER(struct('kiln_model_lease'))).contents, arrays)
+            check(self._lib.kiln_model_run(self._owned, described, outputs))
+            return {spec.name: _taken(outputs[i]) for i, spec in enumerate(self.outputs)}
         finally:
-            lease.close()
-
-    def _run(self, lease: Any, arrays: list[np.ndarray]) -> dict[str, np.ndarray]:
-        def items(pointer: Any, name: str) -> Any:
-            return ctypes.cast(pointer, ctypes.POINTER(struct(name)))
-        tensors = items(lease.input_tensors, 'kiln_tensor')
-        for i, array in enumerate(arrays):
-            if tensors[i].id and array.nbytes:
-                check(lib.kiln_rebind_upload(lease.batch, tensors[i], array.ctypes.data))
-        shapes = items(lease.outputs, 'kiln_array')
-        results = {}
-        for i, spec in enumerate(self.outputs):
-            dtype = BY_VALUE[shapes[i].type]
-            array = np.empty(tuple(shapes[i].dims[:shapes[i].rank]), dtype.raw)
-            if array.nbytes:
-                check(lib.kiln_rebind_read(lease.batch, i, array.ctypes.data, array.nbytes))
-            results[spec.name] = (array, dtype)
-        check(lib.kiln_batch_execute(lease.batch))
-        return {name: from_raw(array, dtype) for name, (array, dtype) in results.items()}
+            for output in outputs:
+                if output.data:
+                    lib.kiln_free(output.data)
 
     def record(self, *arguments: Any, **named: Any) -> dict[str, Tensor]:
         """Record it over tensors, as a part of something larger: a dict of tensors by the names of
@@ -165,15 +152,41 @@ class Model:
         return f'<kiln.Model ({words(self.inputs)}) -> ({words(self.outputs)})>'
 
 
+@functools.lru_cache(maxsize=1024)
+def _head(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    """What a kiln_array of this type and shape begins with: all but the address."""
+    entry = struct('kiln_array')()
+    entry.type = as_dtype(dtype).value
+    entry.rank = len(shape)
+    entry.dims = shape
+    return bytes(entry)[:type(entry).data.offset]
+
+
 def _contents(arrays: list[Any]) -> Any:
     """An array of kiln_array."""
-    described = (struct('kiln_array') * max(len(arrays), 1))()
+    kind = struct('kiln_array')
+    described = (kind * max(len(arrays), 1)).from_buffer_copy(b''.join(
+        bytes(ctypes.sizeof(kind)) if array is None else
+        _head(array.dtype, array.shape) + address_of(array).to_bytes(8, sys.byteorder)
+        for array in arrays or [None]))
     described._arrays = arrays  # whose memory it names
-    for entry, array in zip(described, arrays):
-        if array is None:
-            continue
-        entry.type = as_dtype(array.dtype).value
-        entry.rank = array.ndim
-        entry.dims = array.shape
-        entry.data = array.ctypes.data
     return described
+
+
+# Smaller ones are copied: to have memory freed with an array takes longer.
+_LARGE = 65536
+
+
+def _taken(output: Any) -> np.ndarray:
+    """What a kiln_array names, which it does no more then."""
+    dtype = BY_VALUE[output.type]
+    shape = tuple(output.dims[:output.rank])
+    address, size = output.data, dtype.itemsize * math.prod(shape)
+    if size < _LARGE:
+        array = np.empty(shape, dtype.raw)
+        ctypes.memmove(address_of(array), address, size)
+        return from_raw(array, dtype)
+    held = (ctypes.c_char * size).from_address(address)
+    output.data = None
+    weakref.finalize(held, lib.kiln_free, address).atexit = False  # arrays may outlive all else
+    return from_raw(np.frombuffer(held, dtype.raw).reshape(shape), dtype)

@@ -7,7 +7,11 @@ import math
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Iterator, Optional
 
+from . import _dlpack
+
 if TYPE_CHECKING:
+    import numpy as np
+
     from ._context import Context
     from ._tensor import Axis, Shape, Tensor
     from ._types import DType, Type
@@ -33,6 +37,10 @@ class Operators:
     def _tensor(self) -> Tensor:
         raise NotImplementedError
 
+    def _host(self) -> np.ndarray:
+        """Its elements as they are stored."""
+        raise NotImplementedError
+
     # ---- numpy, and the array standard ----
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -55,6 +63,15 @@ class Operators:
         from ._tensor import tensor
         x = self._tensor()
         return x if device is x._context else tensor(x.numpy(), x.dtype, device)
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+                   copy: Optional[bool] = None) -> Any:
+        """A copy of the elements in the host's memory, which is the reader's. With False for `copy` a
+        tensor's own memory, only to be read; BufferError where a reader does not know of such."""
+        return _dlpack.capsule_of(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # the host's memory
 
     # ---- shape ----
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Optional
 
 from . import _operations as _o
-from . import _tensor
+from . import _tape, _tensor
 from ._manipulation import astype, concat, reshape
 from ._record import axis_in, operand, operands
 from ._types import result_of
@@ -130,6 +130,18 @@ class UniqueInverse(NamedTuple):
     inverse_indices: _tensor.Tensor
 
 
+def _runs(ordered: Any) -> tuple[Any, int]:
+    """Which run of equal elements each one in order is in, and how many there are. What is in order
+    is computed now, too: once."""
+    differs = concat([_o.fill('bool', (1,), 1.0, context=ordered._context),
+                      _o.not_equal(ordered[1:], ordered[:-1])])
+    groups = _o.cumsum(differs, 0) - 1
+    last = groups[-1]
+    _tape.refuse_while_tracing('the shape of unique elements depends on values, which are asked for')
+    _tensor.evaluate_on_device([ordered, groups, last])
+    return groups, int(_tensor.known(last, 'the shape of unique elements')) + 1
+
+
 def unique_all(x: _tensor.Array) -> UniqueAll:
     """The elements that x has, each once and in order, where each comes first, which of them each
     element of x is, and how often it occurs. Every NaN is another one."""
@@ -141,11 +153,9 @@ def unique_all(x: _tensor.Array) -> UniqueAll:
         nothing = numbers(0, 'i32', 0)
         return UniqueAll(flat, nothing, reshape(nothing, x.shape), nothing)
     order = _o.argsort(astype(flat, flat.dtype.computed, copy=False), 0, False)
-    ordered = _o.gather(flat, order, 0)
-    differs = concat([_o.fill('bool', (1,), 1.0, context=context),
-                      _o.not_equal(ordered[1:], ordered[:-1])])
-    groups = _o.cumsum(differs, 0) - 1
-    count = int(_tensor.known(groups[-1], "the shape of unique elements")) + 1
+    _tape.refuse_while_tracing('the shape of unique elements depends on values, which are asked for')
+    _tensor.evaluate_on_device([order])
+    groups, count = _runs(_o.gather(flat, order, 0))
     first = _o.scatter(numbers(n, 'i32', count), groups, order, 0, 'min')
     inverse = _o.scatter(numbers(0, 'i32', n), order, astype(groups, 'i32'), 0, 'set')
     counts = _o.scatter(numbers(0, 'i32', count), groups, numbers(1, 'i32', n), 0, 'add')
@@ -166,17 +176,24 @@ def unique_inverse(x: _tensor.Array) -> UniqueInverse:
 
 def unique_values(x: _tensor.Array) -> _tensor.Tensor:
     """The elements that x has, each once and in order. Every NaN is another one."""
-    return unique_all(x).values
+    x = operand(x)
+    if not x.size:
+        return reshape(x, -1)
+    ordered = _o.sort(astype(reshape(x, -1), x.dtype.computed, copy=False), 0, False)
+    groups, count = _runs(ordered)
+    nothing = _o.fill(ordered.dtype, (count,), 0.0, context=x._context)
+    return astype(_o.scatter(nothing, groups, ordered, 0, 'set'), x.dtype, copy=False)
 
 
 def unique(x: _tensor.Array, return_index: bool = False, return_inverse: bool = False,
            return_counts: bool = False) -> Any:
     """kiln.unique_values() as numpy calls it; with further results as numpy has them."""
+    if not (return_index or return_inverse or return_counts):
+        return unique_values(x)
     found = unique_all(x)
     further = (found.indices, return_index), (found.inverse_indices, return_inverse), \
         (found.counts, return_counts)
-    made = [found.values, *(part for part, asked in further if asked)]
-    return made[0] if len(made) == 1 else tuple(made)
+    return (found.values, *(part for part, asked in further if asked))
 
 
 __all__ = [

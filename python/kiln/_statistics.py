@@ -185,11 +185,13 @@ def bincount(x: _tensor.Array, weights: Optional[_tensor.Array] = None, minlengt
             if least < 0:
                 raise ValueError(f'bincount: {least} is negative')
             length = builtins.max(minlength, int(most) + 1)
-    ones = _o.fill('i64', x.shape, 1.0, context=x._context)
+    kind = 'i32' if x.size < 2 ** 31 else 'i64'
+    ones = _o.fill(kind, x.shape, 1.0, context=x._context)
     values = ones if weights is None else \
         astype(_tensor.as_tensor(weights, x._context), 'f32', copy=False).broadcast_to(x.shape)
     nothing = _o.fill(values.dtype, (length,), 0.0, context=x._context)
-    return _o.scatter(nothing, x, values, 0, 'add')
+    made = _o.scatter(nothing, x, values, 0, 'add')
+    return astype(made, 'i64', copy=False) if weights is None else made
 
 
 def _edges(x: Any, bins: int, range: Optional[Sequence[float]]) -> _tensor.Tensor:
@@ -209,6 +211,24 @@ def _edges(x: Any, bins: int, range: Optional[Sequence[float]]) -> _tensor.Tenso
     return low * (1 - steps) + high * steps
 
 
+def _is_fine(bins: int, range: Sequence[float]) -> bool:
+    """Whether in f32 an element's bin by a division is off by one at most."""
+    start, stop = map(float, range)
+    return stop > start and bins * builtins.max(abs(start), abs(stop)) <= 2.0 ** 20 * (stop - start)
+
+
+def _places(x: Any, edges: Any, start: float, stop: float) -> Any:
+    """The bin of each element, of bins evenly over a range; -1 outside."""
+    count = edges.size - 1
+    inside = _o.logical_and(_o.less_equal(edges[0], x), _o.less_equal(x, edges[count]))
+    wide = (_o.where(inside, x, start) - start) * (count / (stop - start))
+    guess = _o.minimum(astype(wide, 'i32'), count - 1)
+    guess = guess - astype(_o.less(x, _o.gather(edges, guess, 0)), 'i32')
+    further = _o.minimum(guess + 1, count - 1)
+    guess = _o.where(_o.less_equal(_o.gather(edges, further, 0), x), further, guess)
+    return _o.where(inside, guess, -1)
+
+
 def histogram(x: _tensor.Array, bins: Union[int, _tensor.Array] = 10,
               range: Optional[Sequence[float]] = None, density: bool = False,
               weights: Optional[_tensor.Array] = None) -> tuple[_tensor.Tensor, _tensor.Tensor]:
@@ -223,8 +243,11 @@ def histogram(x: _tensor.Array, bins: Union[int, _tensor.Array] = 10,
     count = edges.size - 1
     if edges.ndim != 1 or count < 1:
         raise ValueError('histogram: edges are a vector of two or more')
-    place = searchsorted(edges, x, side='right') - 1
-    place = _o.where(_o.equal(x, edges[count]), count - 1, place)
+    if isinstance(bins, (int, np.integer)) and range is not None and _is_fine(count, range):
+        place = _places(x, edges, *map(float, range))
+    else:
+        place = searchsorted(edges, x, side='right') - 1
+        place = _o.where(_o.equal(x, edges[count]), count - 1, place)
     given = None if weights is None else reshape(_tensor.as_tensor(weights, context), -1)
     counts = bincount(place, given, length=count)
     if not density:

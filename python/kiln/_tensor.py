@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence, Union
 
 import numpy as np
 
-from . import _tape
+from . import _dlpack, _tape
 from ._context import Context, default_context
 from ._library import MAX_RANK, Handle, check, lib, name_text
 from ._operators import Operators as Operators
@@ -104,18 +104,6 @@ class Tensor(Operators):
         array = self.numpy(copy=bool(copy))
         return array if dtype is None or array.dtype == dtype else array.astype(dtype)
 
-    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
-                   copy: Optional[bool] = None) -> Any:
-        array = from_raw(self._host(), self.dtype)
-        options = {'max_version': max_version, 'dl_device': dl_device, 'copy': copy}
-        given = {name: value for name, value in options.items() if value is not None}
-        if np.lib.NumpyVersion(np.__version__) < '2.1.0':  # which cannot say what is only to be read
-            array, given = (array.copy() if copy or not array.flags.writeable else array), {}
-        return array.__dlpack__(**given)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 1, 0  # the host's memory
-
     def __float__(self) -> float:
         return float(self.item())
 
@@ -145,6 +133,16 @@ class Tensor(Operators):
 
     def __reduce__(self) -> Any:
         return tensor, (self.numpy(), self.dtype)
+
+    def register_hook(self, hook: Any) -> Any:
+        """Have hook(gradient), called while a gradient is recorded, say what goes on in place of the gradient by
+        what is made of this tensor from now on; None: the same. What it gets has no value yet. Gives an
+        object with remove(). The value is copied once, so that it is no longer fused with what makes it."""
+        from ._hooks import GradientHook, hooked
+        _tape.refuse_outside(self._number)
+        made = GradientHook(hook)
+        self._changed = hooked(self._tensor(), made)
+        return made
 
     def __setitem__(self, key: Any, value: Any) -> None:
         from ._indexing import replaced
@@ -214,26 +212,39 @@ def computed(context: Context, array: np.ndarray, dtype: DType, shape: tuple[int
     return made
 
 
-def as_array(value: Any) -> np.ndarray:
-    """What numpy makes of a value, without a copy where it has memory of its own to show."""
+def raw_array(value: Any) -> tuple[np.ndarray, Optional[DType]]:
+    """What numpy makes of a value, without a copy where it has memory of its own to show, and the type
+    of the elements where numpy's may not say it: bits of bf16."""
     if isinstance(value, np.ndarray):
-        return value
+        return value, None
     if hasattr(value, '__dlpack__') and not hasattr(value, '__array__'):
-        return np.from_dlpack(value)
-    array = np.asarray(value)
+        return _dlpack.array_of(value)
+    try:
+        array = np.asarray(value)
+    except TypeError:  # as PyTorch says of bf16
+        if not hasattr(value, '__dlpack__'):
+            raise
+        return _dlpack.array_of(value)
     if array.dtype == object:
         raise TypeError(f'a tensor cannot be made of {type(value).__name__}')
     if array.dtype == np.int64 and not hasattr(value, '__array_interface__') and \
-            isinstance(value, (list, tuple, int)):
-        return array.astype(np.int32) if np.array_equal(array, array.astype(np.int32)) else array
-    return array
+            isinstance(value, (list, tuple, int)) and np.array_equal(array, array.astype(np.int32)):
+        array = array.astype(np.int32)
+    return array, None
+
+
+def as_array(value: Any) -> np.ndarray:
+    """The same in a type of numpy's: bf16 as users see it."""
+    array, dtype = raw_array(value)
+    return array if dtype is None else from_raw(array, dtype)
 
 
 def as_tensor(value: Any, context: Context) -> Tensor:
     """The tensor that a value is or becomes."""
     if isinstance(value, Operators):
         return value._tensor()
-    return of_array(as_array(value), context)
+    array, dtype = raw_array(value)
+    return of_array(array, context, dtype)
 
 
 def as_type(value: Any, dtype: DType) -> np.ndarray:

@@ -293,16 +293,34 @@ class _Host:
     """A node that PyTorch computes."""
 
     def __init__(self, node: Node, slots: dict[Node, int], values: dict[Node, Any]) -> None:
-        self.target = node.target
-        self.arguments = (node.args, node.kwargs)
-        self.slots, self.values = slots, values
+        self.node, self.slots, self.values = node, slots, values
+        # What it is called with; None and where they are in the environment: tensors. Known at the first call.
+        self.arguments: Any = None
+
+    def _value(self, node: Node, environment: list[Any]) -> Any:
+        slot = self.slots.get(node)
+        return self.values[node] if slot is None else environment[slot]
+
+    def _prepare(self) -> None:
+        """Arguments are mostly tensors and constants: no tree is walked for these in each call."""
+        given = [*self.node.args, *self.node.kwargs.values()]
+        slots = [self.slots.get(x) if isinstance(x, Node) else None for x in given]
+        constants = [self.values[x] if isinstance(x, Node) and slot is None else x for x, slot in zip(given, slots)]
+        trees = [i for i, x in enumerate(given) if not isinstance(x, Node) and
+                 any(isinstance(leaf, Node) for leaf in pytree.tree_leaves(x))]
+        self.arguments = constants, [(i, slot) for i, slot in enumerate(slots) if slot is not None], trees
 
     def run(self, environment: list[Any]) -> Any:
-        def argument(node: Node) -> Any:
-            slot = self.slots.get(node)
-            return self.values[node] if slot is None else environment[slot]
-        arguments, named = pytree.tree_map_only(Node, argument, self.arguments)
-        return self.target(*arguments, **named)
+        if self.arguments is None:
+            self._prepare()
+        constants, places, trees = self.arguments
+        given = list(constants)
+        for i, slot in places:
+            given[i] = environment[slot]
+        for i in trees:
+            given[i] = pytree.tree_map_only(Node, lambda node: self._value(node, environment), constants[i])
+        count = len(self.node.args)
+        return self.node.target(*given[:count], **dict(zip(self.node.kwargs, given[count:])))
 
 
 class Compiled:

@@ -207,5 +207,7 @@ def type_of_number(value: Any) -> DType:
 def from_raw(array: np.ndarray, dtype: DType) -> np.ndarray:
     """Elements as users see them: of bf16 without ml_dtypes as float32, which holds each."""
     if dtype.name == 'bf16' and not _bfloat16:
-        return (array.astype(np.uint32) << 16).view(np.float32)
+        wide = array.astype(np.uint32)
+        wide <<= np.uint32(16)  # in place: of no dimension it stays an array
+        return wide.view(np.float32)
     return array

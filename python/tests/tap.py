@@ -41,8 +41,8 @@ class Tap(unittest.TestResult):
     def addSubTest(self, test, subtest, error):
         super().addSubTest(test, subtest, error)
         if error is not None:
-            text = (self.failures + self.errors)[-1][1]
-            print('# ' + str(subtest) + '\n# ' + text.replace('\n', '\n# '), flush=True)
+            said = self.failures if issubclass(error[0], test.failureException) else self.errors
+            self.fail_with(test, f'{subtest}\n{said[-1][1]}')  # nobody adds the test itself then
 
     def fail_with(self, test, text):
         self.say(test, 'not ok')

@@ -130,6 +130,23 @@ class Executors(unittest.TestCase):
                 self.assertEqual(doubled.tolist(), [[2] * n])
                 self.assertEqual((sums.item(), lengths.item()), (n, n))
 
+    def test_sizes_of_lengths(self):
+        """lengths between powers of two, and batches of a bounded number of elements"""
+        def sizes(**options):
+            seen = set()
+
+            def model(inputs):
+                seen.add(inputs[0].shape)
+                return inputs[0] * 2
+            with kiln.Executor(model, [kiln.Row((64,), sequence=True)], max_batch=8, prepare=True, retry=1,
+                               **options) as executor:
+                self.assertEqual(executor.submit(np.ones((1, 20)), length=20).result(60).tolist(), [[2] * 20])
+            return seen
+        all_rows = {(rows, length) for rows in (2, 4, 8) for length in (8, 16, 32, 64)}
+        self.assertEqual(sizes(), all_rows)
+        self.assertEqual(sizes(close_lengths=True) - all_rows, {(r, n) for r in (2, 4, 8) for n in (24, 48)})
+        self.assertEqual(sizes(max_elements=128), {(r, n) for r, n in all_rows if r * n <= 128})
+
     def test_closed_meanwhile(self):
         """what one thread uses another may close: the call ends, and later ones say it is closed"""
         executor = kiln.Executor(lambda x: x[0] + 1, [kiln.Row((3,))], max_batch=2)

@@ -398,6 +398,35 @@ class Files(Scene):
                 assert 'written since' in str(error), error
 
 
+class Shown:
+    """What has DLPack, and no more."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __dlpack__(self, **options):
+        return self.x.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.x.__dlpack_device__()
+
+
+class Capsules(Scene):
+    """Memory that goes by DLPack: bf16, tensors and buffers."""
+
+    def __init__(self):
+        self.x = kiln.tensor(X).astype('bf16').eval()
+        self.w = kiln.Buffer(X, 'bf16')
+        self.twice = kiln.function(lambda x: x * 2)
+
+    def act(self):
+        self.x.__dlpack__()
+        for x in self.x, self.w:
+            np.testing.assert_array_equal((kiln.from_dlpack(Shown(x)) + 1).numpy(), X + 1)
+        np.testing.assert_array_equal(self.twice(Shown(self.w)).numpy(), X * 2)
+        np.testing.assert_array_equal(kiln.asarray(Shown(self.x), copy=False).astype('f32').numpy(), X)
+
+
 class Training(Scene):
     """Steps on several contexts."""
 
@@ -501,7 +530,7 @@ def _add(kind):
 
 
 for _kind in (Tensors, Written, Parts, Block, Functions, Steps, Gradients, Random, Requests, Made,
-              Models, Files, Training):
+              Models, Files, Capsules, Training):
     _add(_kind)
 
 

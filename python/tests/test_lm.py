@@ -40,6 +40,22 @@ class LanguageModels(unittest.TestCase):
         given = b'\xff\0 x'
         self.assertEqual(b''.join(map(self.model.token_bytes, self.model.tokenize(given))), given)
 
+    def test_vectors(self):
+        """an encoder's vectors, of length 1, of one text or of several"""
+        model = kiln.LanguageModel(os.path.join(FOLDER, 'bert.gguf'))
+        self.assertTrue(model.info.encoder and not self.model.info.encoder)
+        vectors = model.embed(['the sun', 'the rain', ''])
+        self.assertEqual(vectors.shape, (3, 32))
+        self.assertTrue(abs((vectors ** 2).sum(1) - 1).max() < 1e-6)
+        self.assertEqual(model.embed('the sun').tobytes(), vectors[0].tobytes())
+        self.assertEqual(model.embed([]).shape, (0, 32))
+        with self.assertRaisesRegex(ValueError, 'a character of 0'):
+            model.embed('a\0b')
+        with self.assertRaisesRegex(kiln.Error, 'llama is no encoder'):
+            self.model.embed('the sun')
+        with self.assertRaisesRegex(kiln.Error, 'its texts do not go on'):
+            model.session()
+
     def test_folder(self):
         """a folder of transformers' has its own tokenizer and template"""
         with tempfile.TemporaryDirectory() as folder:

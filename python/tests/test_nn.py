@@ -311,6 +311,29 @@ class Layers(unittest.TestCase):
         np.testing.assert_allclose(last.numpy()[:, 1], ended.numpy(), atol=1e-6)
         self.assertFalse(y.numpy()[2:, 1].any())
 
+    def test_steps(self):
+        """a step of a recurrent layer, with a state and without, alone and in a batch"""
+        for kind, step in (nn.RNNCell, ref.rnn_step), (nn.GRUCell, ref.gru_step), (nn.LSTMCell, ref.lstm_step):
+            count = 2 if kind is nn.LSTMCell else 1
+            for shape in (3, 2), (2,), (1, 2), (0, 2):
+                states = [random(*shape[:-1], 5, seed=5 + i) for i in range(count)]
+
+                def reference(p, x, *s):
+                    made = step(x, s or [np.zeros((*shape[:-1], 5))] * count, *(
+                        p[name] for name in ('weight_ih', 'weight_hh', 'bias_ih', 'bias_hh')))
+                    return made if count == 2 else made[0]
+
+                def call(m, x, *s):
+                    return m(x, None if not s else s if count == 2 else s[0])
+                with self.subTest(kind.__name__, shape=shape):
+                    module = kind(2, 5)
+                    if shape[0]:
+                        self.check(module, reference, random(*shape), *states, call=call)
+                        self.check(module, reference, random(*shape), call=call)
+                    else:
+                        self.assertEqual([y.numpy().shape for y in flat(call(module, random(*shape)))],
+                                         [(0, 5)] * count)
+
     # ---- losses ----
 
     def test_losses(self):

@@ -434,6 +434,41 @@ class Modules(unittest.TestCase):
             self.assertIs(kiln.grad(squares)(model, x)['shift'].context, context)
             self.assertIs(kiln.function(lambda m, x: m(x))(model, x).context, context)
 
+    def test_hooks(self):
+        """functions around forward() see and change what goes in and comes out, until they are removed"""
+        model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+        x, said = np.float32([[1, -2]]), []
+        plain = model(x).numpy()
+        names = list(model.state_dict()), [name for name, _ in model.named_modules()]
+        seen = model[0].register_forward_hook(lambda m, given, y: said.append((m, given, y)))
+        before = model[0].register_forward_pre_hook(lambda m, given: said.append(given))
+        np.testing.assert_array_equal(model(x).numpy(), plain)
+        (first,), (module, given, y) = said
+        self.assertTrue(first is x is given[0] and module is model[0] and y.shape == (1, 2))
+        before.remove()
+        before.remove()
+        said.clear()
+        doubled = model.register_forward_hook(lambda m, given, y: y * 2)
+        with model.register_forward_pre_hook(lambda m, given: given[0] * 0), \
+                model.register_forward_pre_hook(lambda m, given: (given[0] + x,)):
+            np.testing.assert_array_equal(model(x).numpy(), plain * 2)
+        model.register_forward_hook(model[1])  # a module is a function, and no part by that
+        copied = copy.deepcopy(model).to('f32')
+        for hooked in model, copied:
+            self.assertEqual((list(hooked.state_dict()), [name for name, _ in hooked.named_modules()]), names)
+            hooked.register_forward_hook(lambda m, given, y: y + 1)
+        doubled.remove()
+        with self.assertRaises(TypeError):  # the module takes one argument
+            model(x)
+        model._forward_hooks = model._forward_hooks[1:]
+        np.testing.assert_array_equal(model(x).numpy(), plain + 1)
+        said.clear()
+        f = kiln.function(model)
+        for _ in range(3):
+            np.testing.assert_array_equal(f(x).numpy(), plain + 1)
+        self.assertEqual(len(said), 1)
+        seen.remove()
+
     def test_copies(self):
         model, x = Network(), random(3, 4)
         for other in copy.deepcopy(model), pickle.loads(pickle.dumps(model)):
@@ -466,6 +501,9 @@ class Modules(unittest.TestCase):
                  'track_running_stats=True): x [1,7] has one value of each channel, and no variance to train by'),
                 (lambda: nn.Embedding(3, 2)(x), 'Embedding(3, 2): x [2,7] is of f32, and rows are numbered by integers'),
                 (lambda: nn.GRU(3, 2)(x), 'GRU(3, 2): x [2,7] is not [T,N,3], nor [T,3]'),
+                (lambda: nn.GRUCell(3, 2, bias=False)(x), 'GRUCell(3, 2, bias=False): x [2,7] is not [N,3], nor [3]'),
+                (lambda: nn.LSTMCell(7, 2)(x, (np.zeros((2, 2)), np.zeros(2))),
+                 'LSTMCell(7, 2): the state c is [2], not [2,2]'),
                 (lambda: nn.LSTM(7, 2)(x, (np.zeros((1, 3)), np.zeros((1, 2)))),
                  'LSTM(7, 2): the state h is [1,1,3], not [1,1,2]'),
                 (lambda: nn.MultiheadAttention(4, 2)(x), 'MultiheadAttention(4, 2, batch_first=False): query [2,7] is '
@@ -482,7 +520,7 @@ class Modules(unittest.TestCase):
         for wrong in (lambda: nn.Conv2d(3, 4, 3, groups=2), lambda: nn.Conv2d(1, 1, (3, 3, 3)),
                       lambda: nn.Conv2d(1, 1, 3, padding='what'), lambda: nn.Conv2d(1, 1, 3, 2, padding='same'),
                       lambda: nn.ConvTranspose2d(1, 1, 3, padding='same'), lambda: nn.GroupNorm(2, 3),
-                      lambda: nn.MultiheadAttention(4, 3), lambda: nn.GELU('what'), lambda: nn.LSTM(1, 0),
+                      lambda: nn.MultiheadAttention(4, 3), lambda: nn.GELU('what'), lambda: nn.LSTM(1, 0), lambda: nn.RNNCell(1, 0),
                       lambda: nn.TransformerEncoderLayer(4, 1, activation='what'), lambda: nn.Embedding(3, 2, 3),
                       lambda: nn.mse_loss(x, x, 'what'), lambda: nn.huber_loss(x, x, delta=0)):
             self.assertRaises(ValueError, wrong)

@@ -54,6 +54,21 @@ class Onnx(unittest.TestCase):
         except ImportError as error:
             self.skipTest(str(error))
 
+    def test_results(self):
+        """results of any size are the caller's own, and outlive the model"""
+        loaded = kiln.Model(model())
+        kept = []
+        for rows in (0, 1, 7, 5461, 5462, 20000, 7):  # 65,536 bytes are the first that are not copied
+            x = np.random.default_rng(rows).standard_normal((rows, 2)).astype(np.float32)
+            kept.append((loaded(x=x)['y'], np.maximum(x @ W, 0)))
+        del loaded
+        for found, wanted in kept:
+            self.assertEqual(found.shape, wanted.shape)
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+            found += 1
+        for found, wanted in kept:
+            np.testing.assert_allclose(found, wanted + 1, rtol=1e-5, atol=1e-6)
+
     def test_model(self):
         """a model runs, is recorded and derived, and says what is wrong"""
         loaded = kiln.Model(model())

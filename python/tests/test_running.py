@@ -376,6 +376,10 @@ print([part.numpy().tobytes().hex() for part in f(x)])
         f(A[:2], 2, {'bias': np.ones(3, np.float32)})
         f(A, 3, {'bias': np.ones(3, np.float32)})
         self.assertEqual(f.recordings, 3)
+        for asks in (lambda x: x * float(x[0, 0]), lambda x: x * x.numpy().max(), lambda x: x * float(x),
+                     lambda x: x * 2 if (np.asarray(x) > 0).any() else x):
+            with self.assertRaisesRegex(kiln.Error, 'there is no value yet'):
+                kiln.function(asks)(A[:1, :1])
         with self.assertRaisesRegex(kiln.Error, 'a value is asked for'):
             kiln.function(lambda x: float(x.sum()))(A)
         leaked = []

@@ -92,7 +92,7 @@ class Table(unittest.TestCase):
 
     def test_exports_can_be_read(self):
         """what a module exports is said by lists alone, and lists of modules: mypy --strict reads no more"""
-        for path in pathlib.Path(kiln.__file__).parent.glob('*.py'):
+        for path in pathlib.Path(kiln.__file__).parent.rglob('*.py'):
             for line in ast.walk(ast.parse(path.read_text())):
                 targets = getattr(line, 'targets', [getattr(line, 'target', None)])
                 if any(isinstance(t, ast.Name) and t.id == '__all__' for t in targets):
@@ -111,7 +111,7 @@ class Table(unittest.TestCase):
     def test_package_has_all(self):
         """the package has every function of the headers, or LEFT says why not: so it cannot lag"""
         folder = pathlib.Path(kiln.__file__).parent
-        text = '\n'.join(path.read_text('utf-8') for path in folder.glob('*.py')
+        text = '\n'.join(path.read_text('utf-8') for path in folder.rglob('*.py')
                          if path.name != '_table.py')
         missing = {name for name in _table.FUNCTIONS
                    if not re.search(rf'\b{name}\b', text)

@@ -275,7 +275,7 @@ Test(parts, leave_room_for_what_is_kept)
         expect_ok(kiln_read(batch, sum, sums_of_rows[limited], sizeof *sums_of_rows));
         run_batch(batch);
         limit = kiln__plan_peak(batch->lease.plan) - 1;
-        kept += limited ? 0 : batch->lease.plan->kept_bytes;
+        kept += limited ? 0 : batch->lease.plan->prepacked_bytes;
         if (limited && kept)
             cr_expect_gt(stats_of(context).batches, 1u);
         kiln_batch_release(batch);

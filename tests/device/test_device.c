@@ -268,7 +268,8 @@ Test(choice, part_of_a_name_in_any_case)
 
 static const char *traits_name(kiln_device_type type, const char *platform, uint32_t width)
 {
-    kiln_device_info info = {.type = type, .preferred_vector_f32 = width};
+    kiln_device_info info = {
+        .type = type, .preferred_vector_f32 = width, .shares_host_memory = type == KILN_DEVICE_CPU};
     snprintf(info.platform, sizeof info.platform, "%s", platform);
     return kiln__traits_for(&info)->name;
 }
@@ -278,10 +279,14 @@ Test(traits, name_of_the_processor)
     kiln_device_info info = {.type = KILN_DEVICE_CPU,
                              .name = "pthread-skylake-avx512-AMD EPYC",
                              .platform = "Portable Computing Language",
-                             .preferred_vector_f32 = 16};
+                             .preferred_vector_f32 = 16,
+                             .shares_host_memory = 1};
     cr_expect_str_eq(kiln__traits_for(&info)->name, "pocl-amd-16");
     info.preferred_vector_f32 = 8;
     cr_expect_str_eq(kiln__traits_for(&info)->name, "pocl-cpu-8");
+    info.shares_host_memory = 0; /* it is another machine's */
+    cr_expect_str_eq(kiln__traits_for(&info)->name, "pocl-remote-8");
+    cr_expect(!kiln__traits_for(&info)->live_host_pointers);
 }
 
 Test(traits, first_row_that_fits)

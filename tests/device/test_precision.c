@@ -179,7 +179,7 @@ Test(precision, of_a_device_that_fails_is_a_status)
     close_context(context);
 }
 
-Test(precision, is_no_type_whose_products_are_wrong)
+Test(precision, slow_is_no_type_whose_products_are_wrong)
 {
     kiln_type type = KILN_BF16;
     kiln_context *context = open_cached(KILN_CACHE_OFF);

@@ -171,7 +171,7 @@ static void expect_alike(const struct network *network)
     expect_alike_by(network, KILN_PRECISION_BF16);
 }
 
-Test(executor_alike, rows_of_the_digits_network)
+Test(executor_alike, slow_rows_of_the_digits_network)
 {
     expect_alike(&(const struct network){{KILN_F32, 1, {784}, 0, 0}, 10, read_digits});
 }

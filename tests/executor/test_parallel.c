@@ -278,6 +278,22 @@ struct number {
     char text[24];
 };
 
+static bool is_named(const kiln_device_info *info, const char *part)
+{
+    return strstr(info->platform, part) || strstr(info->name, part);
+}
+
+/* From PoCL 4 on `basic` and `pthread` have other names. */
+static bool is_driver(const kiln_device_info *info, const char *part)
+{
+    bool minimal = strstr(info->name, "cpu-minimal-");
+    if (strcmp(part, "basic-") == 0)
+        return minimal || is_named(info, part);
+    if (strcmp(part, "pthread-") == 0)
+        return is_named(info, part) || (strstr(info->name, "cpu-") == info->name && !minimal);
+    return is_named(info, part);
+}
+
 /* The number of the n-th device that has this part in its name, or on whose platform it is. */
 static struct number find(const char *part, int n)
 {
@@ -287,8 +303,7 @@ static struct number find(const char *part, int n)
     for (size_t i = 0; i < count; i++) {
         kiln_device_info info;
         expect_ok(kiln_device_describe(i, &info));
-        bool is_one = strstr(info.platform, part) || strstr(info.name, part);
-        if (is_one && n-- == 0)
+        if (is_driver(&info, part) && n-- == 0)
             snprintf(number.text, sizeof number.text, "%zu", i);
     }
     if (!*number.text)

@@ -94,7 +94,8 @@ Test(fusion, closes_a_diamond)
 {
     kiln_batch *batch = imagined_batch();
     kiln_tensor x = kiln_exp(batch, imagine_vector(batch, 8));
-    ask(batch, kiln_mul(batch, kiln_neg(batch, x), kiln_relu(batch, x)));
+    kiln_tensor y = kiln_relu(batch, x);
+    ask(batch, kiln_mul(batch, kiln_neg(batch, x), y));
     check_fusion("fusion_diamond", batch);
 }
 
@@ -373,10 +374,12 @@ Test(fusion, makes_few_kernels_of_a_loop)
 Test(fusion, goes_on_behind_a_reshape)
 {
     kiln_batch *batch = imagined_batch();
-    kiln_tensor y = kiln_matmul(batch, imagine_matrix(batch, 32, 8), imagine_matrix(batch, 8, 12));
+    kiln_tensor w = imagine_matrix(batch, 8, 12);
+    kiln_tensor y = kiln_matmul(batch, imagine_matrix(batch, 32, 8), w);
     y = kiln_add(batch, y, imagine_vector(batch, 12));
     y = kiln_reshape(batch, y, 3, (size_t[]){4, 8, 12});
-    y = kiln_mul(batch, kiln_gelu(batch, y), imagine(batch, 3, (size_t[]){4, 8, 12}));
+    kiln_tensor by = imagine(batch, 3, (size_t[]){4, 8, 12});
+    y = kiln_mul(batch, kiln_gelu(batch, y), by);
     ask(batch, y);
     check_fusion("fusion_reshaped", batch);
 }

@@ -104,7 +104,7 @@ static uint64_t number_in(const char *variable, uint64_t otherwise)
     return text && *text ? strtoull(text, NULL, 10) : otherwise;
 }
 
-Test(groups, of_every_pair_of_operations_are_right_for_a_cpu, .timeout = 600)
+Test(groups, slow_of_every_pair_of_operations_are_right_for_a_cpu, .timeout = 600)
 {
     try_pairs(imagined_cpu());
 }
@@ -170,6 +170,78 @@ Test(groups, of_a_product_in_two_launches_are_right_whenever_the_bias_comes)
         cr_expect(interpret_batch(batch));
         check_end(batch);
     }
+}
+
+/* ---- steps of a stencil, which pad what they leave (rewrite/pads.c) ---- */
+
+enum stencil {
+    STENCIL_ALONE,
+    STENCIL_ASKED,     /* every state is a result */
+    STENCIL_READ_LATE, /* the padding of a step is read by the last one, too */
+    STENCIL_TWO,       /* states, each of which reads the other's padding */
+    STENCIL_OTHERS,    /* two are padded with 0, and two with 1 */
+    STENCIL_SUMMED,    /* a state goes through a sum as well */
+    STENCILS
+};
+
+static kiln_tensor padded(kiln_batch *batch, kiln_tensor u, double value)
+{
+    return kiln_pad(batch, u, (size_t[]){1, 1}, (size_t[]){1, 2}, value);
+}
+
+static kiln_tensor neighbours(kiln_batch *batch, kiln_tensor p)
+{
+    const int64_t n = SAMPLE_SIZE;
+    kiln_tensor up = kiln_slice(batch, p, (int64_t[]){0, 1}, (int64_t[]){n, n + 1}, NULL);
+    kiln_tensor down = kiln_slice(batch, p, (int64_t[]){2, 2}, (int64_t[]){n + 2, n + 2}, NULL);
+    return kiln_scale(batch, kiln_add(batch, up, down), 0.25);
+}
+
+static void add_stencil(kiln_batch *batch, kiln_tensor u, enum stencil kind)
+{
+    kiln_tensor v = kiln_scale(batch, u, 0.5), first = {0};
+    for (int step = 0; step < 6; step++) {
+        kiln_tensor p = padded(batch, u, kind == STENCIL_OTHERS ? step / 2 % 2 : 0);
+        if (step == 1)
+            first = p;
+        u = kiln_add(batch, kiln_scale(batch, u, 0.5), neighbours(batch, p));
+        if (kind == STENCIL_TWO)
+            v = kiln_sub(batch, neighbours(batch, padded(batch, v, 0)), neighbours(batch, p));
+        if (kind == STENCIL_TWO)
+            u = kiln_add(batch, u, v);
+        if (kind == STENCIL_SUMMED)
+            u = kiln_sub(batch, u, kiln_sum(batch, u, 1, (int[]){1}, 1));
+        if (kind == STENCIL_ASKED)
+            check_read(batch, u);
+    }
+    if (kind == STENCIL_READ_LATE)
+        u = kiln_add(batch, u, neighbours(batch, first));
+    if (kind == STENCIL_TWO)
+        check_read(batch, v);
+    check_read(batch, u);
+}
+
+Test(groups, of_steps_that_pad_are_right)
+{
+    for (enum stencil kind = STENCIL_ALONE; kind < STENCILS; kind++) {
+        struct small small = begin(imagined_cpu());
+        add_stencil(small.batch, small.x, kind);
+        expect_right(&small, "steps", "that pad", (char[]){(char)('0' + kind), 0});
+    }
+}
+
+/* A launch for each, before which the first is copied, and three are padded. */
+Test(groups, of_steps_that_pad_are_a_kernel_each)
+{
+    struct small small = begin(imagined_cpu());
+    size_t kernels = 0;
+    add_stencil(small.batch, small.x, STENCIL_ALONE);
+    struct kiln__fusion fusion = fusion_of(small.batch);
+    for (size_t i = 0; i < fusion.groups.count; i++)
+        kernels += fusion.groups.items[i].stores.count != 0;
+    cr_expect_eq(kernels, 10u, "%zu", kernels);
+    kiln__fusion_free(&fusion);
+    check_end(small.batch);
 }
 
 /* The first result is written while exp(x) is needed once more. */

@@ -5,27 +5,18 @@ import json
 import os
 import sys
 import tempfile
-import unicodedata
 
 import numpy as np
 from gguf import GGUFReader, dequantize
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers as pre
 
 import kiln
+from model_lines import LINES, end, fields, make_lines, result
 
-LINES, ANSWER, CLOSE = 10000, 200, 1e-3
+ANSWER, CLOSE = 200, 1e-3
 PROMPT, GOES_ON = "The capital of France is", " Paris.\n\nThe answer is"
 reader = GGUFReader(sys.argv[1])
-results = []
-
-
-def result(fine, words):
-    results.append(fine)
-    print("ok" if fine else "not ok", "-", words, flush=True)
-
-
-def field(name):
-    return reader.fields[name].contents()
+field = fields(reader)
 
 
 # ---- tokens ----
@@ -39,27 +30,6 @@ def reference_tokenizer():
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False)
                                   for token, kind in zip(tokens, kinds, strict=True) if kind == 3])
     return tokenizer
-
-
-def make_lines():
-    """Words of one script or of several, numbers, marks, white space of every kind."""
-    random = np.random.default_rng(1)
-    scripts = [(0x20, 0x7f), (0x41, 0x7b), (0x61, 0x7b), (0xa0, 0x250), (0x370, 0x400), (0x400, 0x500),
-               (0x530, 0x590), (0x590, 0x600), (0x600, 0x700), (0x900, 0x980), (0x980, 0xa00),
-               (0xb80, 0xc00), (0xe00, 0xe80), (0x10a0, 0x1100), (0x1200, 0x1380), (0x1780, 0x1800),
-               (0x2000, 0x2100), (0x2150, 0x2190), (0x3040, 0x3100), (0x4e00, 0x9fff), (0xac00, 0xd7a4),
-               (0x1f300, 0x1f700), (0x1d400, 0x1d7ff), (0x20000, 0x20100)]
-    parts = ["'s", "'LL", "'re", " ", "  ", "\t", "\n", "\r\n", "\n\n ", "0", "12345", "...", "!?", "<|im_start|>",
-             "\u00a0", "\u3000", "\u200d", "\u0301", "the", " The", " und", "http://", "_", "==", "\0"]
-    for _ in range(LINES):
-        line = ""
-        low, high = scripts[random.integers(len(scripts))]
-        for _ in range(random.integers(1, 12)):
-            if random.integers(3) == 0:
-                line += parts[random.integers(len(parts))]
-                low, high = scripts[random.integers(len(scripts))]
-            line += " " * int(random.integers(2)) + "".join(map(chr, random.integers(low, high, random.integers(1, 9))))
-        yield "".join(c for c in line if unicodedata.category(c) != "Cn")  # younger Unicodes differ
 
 
 def check_tokens(model):
@@ -202,5 +172,4 @@ check_tokens(language_model)
 check_answer(language_model)
 check_chat(language_model)
 check_folder()
-print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
-sys.exit(not all(results))
+end()

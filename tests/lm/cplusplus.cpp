@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kiln/lm.hpp with the tiny model: tests/pages/test_cplusplus.sh compiles it with exceptions and
  * without. Says what is wrong, and nothing if all is right. */
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -8,10 +9,10 @@
 
 #include "../support/expect.hpp"
 
-static std::string path()
+static std::string path(const char *name = "tiny.gguf")
 {
     const char *folder = std::getenv("KILN_SOURCE");
-    return std::string(folder ? folder : ".") + "/tests/lm/tiny.gguf";
+    return std::string(folder ? folder : ".") + "/tests/lm/" + name;
 }
 
 static void look(const kiln::language_model &model)
@@ -42,6 +43,16 @@ static void talk(const kiln::language_model &model)
     EXPECT(session.length() == tokens.size() + 1 && logits[static_cast<std::size_t>(first)] > 0);
     EXPECT(!session.truncate(tokens.size()) && !session.next(again) && again == first);
     EXPECT(!session.truncate(0) && !session.feed(tokens) && !session.next(again) && again == first);
+}
+
+static void embed(const kiln::context &context)
+{
+    const kiln::language_model model(context, path("bert.gguf"));
+    const std::vector<float> vectors = model.embed({"the sun", "the rain", "the sun"});
+    EXPECT(vectors.size() == 96 &&
+           std::equal(vectors.begin(), vectors.begin() + 32, vectors.end() - 32));
+    EXPECT(!std::equal(vectors.begin(), vectors.begin() + 32, vectors.begin() + 32));
+    EXPECT(model.embed({}).empty());
 }
 
 static void fail(const kiln::context &context, const kiln::language_model &model)
@@ -78,6 +89,7 @@ int main()
     EXPECT(model);
     look(model);
     talk(model);
+    embed(context);
     fail(context, model);
     return faults != 0;
 }

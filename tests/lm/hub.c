@@ -26,14 +26,29 @@ static void put_link(const struct hub *hub, const char *from, const char *file)
     free(whole);
 }
 
-struct hub hub_make(const char *name, const char *tokenizer)
+static struct hub make_folder(void)
 {
     struct hub hub;
     const char *temporary = getenv("TMPDIR");
-    char from[256];
-    const size_t length = strlen(name);
     snprintf(hub.path, sizeof hub.path, "%s/kiln-folder.XXXXXX", temporary ? temporary : "/tmp");
     cr_assert(mkdtemp(hub.path));
+    return hub;
+}
+
+struct hub hub_genai(void)
+{
+    const struct hub hub = make_folder();
+    put_link(&hub, "genai/genai_config.json", "genai_config.json");
+    put_link(&hub, "genai/model.onnx", "model.onnx");
+    put_link(&hub, "genai/tokenizer.json", "tokenizer.json");
+    return hub;
+}
+
+struct hub hub_make(const char *name, const char *tokenizer)
+{
+    const struct hub hub = make_folder();
+    char from[256];
+    const size_t length = strlen(name);
     DIR *files = opendir(model_path("folders"));
     cr_assert(files);
     for (struct dirent *file; (file = readdir(files)) != NULL;)

@@ -14,6 +14,9 @@ struct hub {
 
 struct hub hub_make(const char *name, const char *tokenizer);
 
+/* One of onnxruntime-genai's form: tests/lm/genai. */
+struct hub hub_genai(void);
+
 /* Of a file in it; until the next call. */
 const char *hub_path(const struct hub *hub, const char *file);
 

@@ -1,29 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiny models of Gemma 3 and Phi 3 beside numpy in float64, past the window of their layers. */
-#include <criterion/criterion.h>
-#include <math.h>
-#include <string.h>
+/* Tiny models of Gemma 3, Phi 3 and Mistral beside numpy in float64, past the window of their
+ * layers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
-#include "../support/context.h"
+#include "../support/device.h"
+#include "../support/file.h"
+#include "answers.h"
 #include "tiny.h"
-#include <kiln/lm.h>
-
-#define TOKENS(...) ((const int32_t[]){__VA_ARGS__})
-#define REALS(...) ((const double[]){__VA_ARGS__})
-
-enum { ANSWER_COUNT = 12, LOGITS = 64, MOST_WORDS = 1024 };
-
-static kiln_context *context;
-
-static void open_device(void)
-{
-    context = open_context();
-}
-
-static void close_device(void)
-{
-    close_context(context);
-}
 
 TestSuite(architectures, .init = open_device, .fini = close_device);
 
@@ -36,45 +21,41 @@ static kiln_lm *load(const char *name)
 
 /* ---- numbers ---- */
 
-static void check_logits(kiln_lm_session *session, size_t words, const double *wanted)
-{
-    float logits[MOST_WORDS];
-    double worst = 0;
-    cr_assert(words <= MOST_WORDS);
-    expect_ok(kiln_lm_logits(session, logits, words));
-    for (size_t i = 0; i < LOGITS; i++)
-        worst = fmax(worst, fabs((double)logits[i] - wanted[i]));
-    cr_expect_lt(worst, 2e-4, "off by %g", worst);
-}
-
 static void check_answer(const char *name, const char *prompt, size_t start, const int32_t *text,
                          const double *logits)
 {
     kiln_lm *lm = load(name);
-    kiln_lm_session *session;
-    kiln_lm_info info;
-    int32_t *tokens, token;
-    size_t count;
-    expect_ok(kiln_lm_get_info(lm, &info));
-    expect_ok(kiln_lm_session_create(lm, NULL, &session));
-    expect_ok(kiln_lm_tokenize(lm, prompt, strlen(prompt), KILN_LM_BEGIN, &tokens, &count));
-    cr_assert_eq(count, start);
-    cr_expect_arr_eq(tokens, text, start * sizeof *text);
-    kiln_free(tokens);
-    expect_ok(kiln_lm_feed(session, text, start));
-    check_logits(session, info.vocabulary, logits);
-    for (size_t i = 0; i < ANSWER_COUNT; i++) {
-        expect_ok(kiln_lm_next(session, &token));
-        cr_assert_eq(token, text[start + i], "%s: token %zu is %d, not %d", name, i, (int)token,
-                     (int)text[start + i]);
-    }
-    kiln_lm_session_release(session);
+    check_text(lm, name, prompt, start, text, logits);
     kiln_lm_release(lm);
 }
 
 Test(architectures, answers)
 {
 #define ANSWER(name, prompt, start, text, logits) check_answer(name, prompt, start, text, logits);
+#include "architectures.def"
+}
+
+/* A prompt in pieces, each of a chunk's size or filled up to one, has the logits of the whole. */
+static void check_pieces(const char *name, size_t start, const int32_t *text, const double *logits)
+{
+    static const size_t sizes[] = {1, 2, 3, 13, 40};
+    kiln_lm *lm = load(name);
+    kiln_lm_session *session;
+    expect_ok(kiln_lm_session_create(lm, NULL, &session));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        expect_ok(kiln_lm_session_truncate(session, 0));
+        for (size_t at = 0; at < start; at += sizes[i])
+            expect_ok(
+                kiln_lm_feed(session, text + at, sizes[i] < start - at ? sizes[i] : start - at));
+        check_logits(lm, session, logits, 2e-4);
+    }
+    kiln_lm_session_release(session);
+    kiln_lm_release(lm);
+}
+
+Test(architectures, pieces)
+{
+#define ANSWER(name, prompt, start, text, logits) check_pieces(name, start, text, logits);
 #include "architectures.def"
 }
 
@@ -109,7 +90,57 @@ static void check_company(const char *name, size_t start, const int32_t *text)
 Test(architectures, company)
 {
 #define ANSWER(name, prompt, start, text, logits)                                                  \
-    if (*(name) == 'g')                                                                            \
+    if (*(name) != 'p')                                                                            \
         check_company(name, start, text);
 #include "architectures.def"
+}
+
+/* The key that says the window, under another name: a file that does not say it. */
+static void put_unsaid(char path[512])
+{
+    size_t count;
+    uint8_t *bytes = model_bytes("mistral.gguf", &count);
+    bytes[place_of(bytes, count, "sliding_window", 14)] = 'g';
+    temporary_path(path, "unsaid.gguf");
+    put_file(path, bytes, count);
+    free(bytes);
+}
+
+/* Without it another model; said with an option, the one that it is. */
+static void check_unsaid(size_t start, const int32_t *text, const double *logits)
+{
+    char path[512];
+    kiln_lm_options options = KILN_LM_OPTIONS_INIT;
+    put_unsaid(path);
+    for (int i = 0; i < 2; i++) {
+        kiln_lm *lm;
+        kiln_lm_session *session;
+        options.window = i ? 7 : 0;
+        expect_ok(kiln_lm_load(context, path, &options, &lm));
+        expect_ok(kiln_lm_session_create(lm, NULL, &session));
+        expect_ok(kiln_lm_feed(session, text, start));
+        if (i)
+            check_logits(lm, session, logits, 2e-4);
+        else
+            cr_expect_gt(difference(lm, session, logits), 1);
+        kiln_lm_session_release(session);
+        kiln_lm_release(lm);
+    }
+    unlink(path);
+}
+
+Test(architectures, unsaid_window)
+{
+#define ANSWER(name, prompt, start, text, logits)                                                  \
+    if (*(name) == 'm')                                                                            \
+        check_unsaid(start, text, logits);
+#include "architectures.def"
+    kiln_lm *lm;
+    kiln_lm_options options = KILN_LM_OPTIONS_INIT;
+    options.window = 7;
+    expect_error_part(kiln_lm_load(context, model_path("gemma3.gguf"), &options, &lm),
+                      KILN_UNSUPPORTED, "options->window is 7, which layers of gemma3 have not");
+    options.window = SIZE_MAX;
+    expect_error_part(kiln_lm_load(context, model_path("tiny.gguf"), &options, &lm),
+                      KILN_UNSUPPORTED, "which layers of llama have not");
 }

@@ -127,28 +127,45 @@ Test(gguf, another_end)
     free(bytes);
 }
 
-/* A factor of positions, with one key more before the others, and room for the data to move. */
-static double scale_with(const char *name, float factor)
+/* A model with one key more before the others, and room for the data to move; the test frees
+ * it. */
+static uint8_t *with_key(const char *model, const char *name, uint32_t type, const void *value,
+                         size_t size, size_t *total)
 {
-    enum { HEAD = 24, ALIGNMENT = 32, F32 = 6 };
+    enum { HEAD = 24, ALIGNMENT = 32 };
     size_t count;
-    uint8_t *bytes = tiny_bytes(&count);
-    const size_t length = strlen(name), more = 8 + length + 4 + 4;
+    uint8_t *bytes = model_bytes(model, &count);
+    const size_t length = strlen(name), more = 8 + length + 4 + size;
     uint8_t *longer = calloc(count + more + ALIGNMENT, 1), *at = longer + HEAD;
     memcpy(longer, bytes, HEAD);
     memcpy(at + more, bytes + HEAD, count - HEAD);
     longer[16]++; /* keys */
     put(at, length, 8);
     memcpy(at + 8, name, length);
-    put(at + 8 + length, F32, 4);
-    memcpy(at + 12 + length, &factor, sizeof factor);
-    struct kiln__gguf gguf;
-    struct kiln__lm_shape shape = {0};
-    expect_ok(kiln__gguf_read("a file", longer, count + more + ALIGNMENT, &gguf));
-    expect_ok(kiln__lm_shape_read(&gguf, 400, &shape));
-    kiln__gguf_free(&gguf);
-    free(longer);
+    put(at + 8 + length, type, 4);
+    memcpy(at + 12 + length, value, size);
     free(bytes);
+    *total = count + more + ALIGNMENT;
+    return longer;
+}
+
+static kiln_status shape_with(const char *model, const char *name, uint32_t type, const void *value,
+                              size_t size, struct kiln__lm_shape *shape)
+{
+    size_t count;
+    uint8_t *bytes = with_key(model, name, type, value, size, &count);
+    struct kiln__gguf gguf;
+    expect_ok(kiln__gguf_read("a file", bytes, count, &gguf));
+    const kiln_status status = kiln__lm_shape_read(&gguf, 400, shape);
+    kiln__gguf_free(&gguf);
+    free(bytes);
+    return status;
+}
+
+static double scale_with(const char *name, float factor)
+{
+    struct kiln__lm_shape shape = {0};
+    expect_ok(shape_with("tiny.gguf", name, KILN__GGUF_F32, &factor, sizeof factor, &shape));
     return shape.scale[KILN__LM_FAR];
 }
 
@@ -160,12 +177,64 @@ Test(gguf, factor_alone)
     cr_expect_eq(scale_with("llama.nothing", 4), 1.0);
 }
 
+/* ---- windows ---- */
+
+/* The layers that see a window, as bits; `period` is what the file says. */
+static unsigned near_layers(const char *model, const char *name, uint32_t period)
+{
+    struct kiln__lm_shape shape = {0};
+    unsigned layers = 0;
+    expect_ok(shape_with(model, name, KILN__GGUF_U32, &period, sizeof period, &shape));
+    for (size_t i = 0; i < shape.layers; i++)
+        layers |= (unsigned)(kiln__lm_reach(&shape, i) == KILN__LM_NEAR) << i;
+    return layers;
+}
+
+Test(gguf, windows)
+{
+    static const char gemma[] = "gemma3.attention.sliding_window_pattern";
+    static const char llama[] = "llama.attention.sliding_window_pattern";
+    cr_expect_eq(near_layers("gemma3.gguf", "gemma3.nothing", 1), 0x1f);
+    cr_expect_eq(near_layers("gemma3.gguf", gemma, 6), 0x1f);
+    cr_expect_eq(near_layers("gemma3.gguf", gemma, 3), 0x1b);
+    cr_expect_eq(near_layers("gemma3.gguf", gemma, 1), 0);
+    cr_expect_eq(near_layers("gemma3.gguf", gemma, 0), 0x3f);
+    cr_expect_eq(near_layers("mistral.gguf", "llama.nothing", 1), 7);
+    cr_expect_eq(near_layers("mistral.gguf", llama, 2), 5);
+    cr_expect_eq(near_layers("tiny.gguf", "llama.attention.sliding_window", 8), 3);
+    cr_expect_eq(near_layers("tiny.gguf", "llama.attention.sliding_window", 0), 0);
+}
+
+/* A pattern of truth values has to be the architecture's own. */
+static void check_pattern(size_t count, uint8_t type, uint8_t last, kiln_status status,
+                          const char *part)
+{
+    static const char name[] = "gemma3.attention.sliding_window_pattern";
+    struct kiln__lm_shape shape = {0};
+    uint8_t array[12 + 7] = {type, 0, 0, 0, (uint8_t)count};
+    memset(array + 12, 1, count);
+    array[12 + count - 1] = last;
+    const kiln_status answered =
+        shape_with("gemma3.gguf", name, KILN__GGUF_ARRAY, array, 12 + count, &shape);
+    if (status)
+        expect_error_part(answered, status, part);
+    else
+        expect_ok(answered);
+}
+
+Test(gguf, windows_of_each_layer)
+{
+    static const char words[] = "sliding_window_pattern\" has layers see the window that";
+    check_pattern(6, KILN__GGUF_BOOL, 0, KILN_OK, "");
+    check_pattern(6, KILN__GGUF_BOOL, 1, KILN_UNSUPPORTED, words);
+    check_pattern(7, KILN__GGUF_BOOL, 0, KILN_UNSUPPORTED, words);
+    check_pattern(6, KILN__GGUF_U8, 0, KILN_UNSUPPORTED, words);
+}
+
 /* Whatever is damaged, reading ends with an answer, and what it hands out lies within the file. */
-Test(gguf, mutations)
+static void mutate(uint8_t *bytes, size_t count)
 {
     enum { FILES = 3000 };
-    size_t count;
-    uint8_t *bytes = tiny_bytes(&count);
     const size_t head = place_of(bytes, count, "output_norm.weight", 18);
     uint32_t state = 1;
     for (int file = 0; file < FILES; file++) {
@@ -205,5 +274,18 @@ Test(gguf, mutations)
         for (int i = 8; i-- > 0;)
             bytes[at[i]] = before[i];
     }
+}
+
+Test(gguf, mutations)
+{
+    static const uint8_t pattern[] = {
+        KILN__GGUF_BOOL, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0};
+    size_t count;
+    uint8_t *bytes = tiny_bytes(&count);
+    mutate(bytes, count);
+    free(bytes);
+    bytes = with_key("gemma3.gguf", "gemma3.attention.sliding_window_pattern", KILN__GGUF_ARRAY,
+                     pattern, sizeof pattern, &count);
+    mutate(bytes, count);
     free(bytes);
 }

@@ -91,6 +91,35 @@ Test(session, one_recording)
     kiln_lm_session_release(session);
 }
 
+/* How many runs read a prompt: on CPUs no long one is less than half full. */
+Test(session, runs_of_a_prompt)
+{
+    static const struct {
+        size_t tokens, on_cpus, elsewhere;
+    } rows[] = {{1, 1, 1},  {2, 1, 1},   {8, 1, 1},   {9, 2, 1},   {16, 2, 1},
+                {17, 1, 1}, {32, 1, 1},  {33, 2, 1},  {40, 2, 1},  {64, 2, 1},
+                {65, 1, 1}, {129, 2, 1}, {256, 2, 1}, {257, 1, 1}, {137, 3, 1}};
+    kiln_lm_session_options options = KILN_LM_SESSION_OPTIONS_INIT;
+    options.context = 1024;
+    kiln_lm_session *session = open_session(&options);
+    kiln_device_info device;
+    float logits[WORDS];
+    int32_t text[300];
+    expect_ok(kiln_context_device(context, &device));
+    for (size_t i = 0; i < 300; i++)
+        text[i] = prompt[i % PROMPT_COUNT];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        expect_ok(kiln_lm_session_truncate(session, 0));
+        const uint64_t before = stats_of(context).batches;
+        expect_ok(kiln_lm_feed(session, text, rows[i].tokens));
+        expect_ok(kiln_lm_logits(session, logits, WORDS));
+        cr_expect_eq(stats_of(context).batches - before,
+                     device.type == KILN_DEVICE_CPU ? rows[i].on_cpus : rows[i].elsewhere,
+                     "%zu tokens", rows[i].tokens);
+    }
+    kiln_lm_session_release(session);
+}
+
 Test(session, narrow)
 {
     kiln_lm *narrow;
@@ -103,6 +132,28 @@ Test(session, narrow)
     expect_ok(kiln_lm_feed(session, prompt, PROMPT_COUNT));
     expect_logits(session, 0.5);
     kiln_lm_session_release(session);
+}
+
+/* Matrices of the file's floats in blocks: off by little, and in less memory. */
+Test(session, quantised)
+{
+    const kiln_type types[] = {KILN_F32, KILN_Q8_0};
+    uint64_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        kiln_lm *model;
+        kiln_lm_options options = KILN_LM_OPTIONS_INIT;
+        kiln_lm_session *session;
+        options.weights = types[i];
+        const uint64_t before = stats_of(context).buffer_bytes;
+        expect_ok(kiln_lm_load(context, tiny_path(), &options, &model));
+        bytes[i] = stats_of(context).buffer_bytes - before;
+        expect_ok(kiln_lm_session_create(model, NULL, &session));
+        expect_ok(kiln_lm_feed(session, prompt, PROMPT_COUNT));
+        expect_logits(session, i ? 0.2 : 1e-4);
+        kiln_lm_session_release(session);
+        kiln_lm_release(model);
+    }
+    cr_expect_lt(bytes[1], bytes[0] / 2);
 }
 
 /* A seed gives the same text again; a draw among one is the most probable token. */

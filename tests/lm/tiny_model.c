@@ -4,22 +4,20 @@
 
 #include <criterion/criterion.h>
 
-#include "../support/context.h"
 #include "tiny.h"
 
-kiln_context *context;
 kiln_lm *lm;
 
 void open_model(void)
 {
-    context = open_context();
+    open_device();
     expect_ok(kiln_lm_load(context, tiny_path(), NULL, &lm));
 }
 
 void close_model(void)
 {
     kiln_lm_release(lm);
-    close_context(context);
+    close_device();
 }
 
 void expect_nothing_made(const kiln_context_stats *since)

@@ -2,10 +2,10 @@
 /* The tiny model, loaded for each test of a suite. */
 #pragma once
 
-#include <kiln/kiln.h>
 #include <kiln/lm.h>
 
-extern kiln_context *context;
+#include "../support/device.h"
+
 extern kiln_lm *lm;
 
 void open_model(void);

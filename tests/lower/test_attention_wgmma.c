@@ -15,6 +15,7 @@
 #include "../support/graph.h"
 #include "codegen/codegen.h"
 #include "graph/graph.h"
+#include "lower/lower.h"
 #include "programs/edit.h"
 #include "session/compile.h"
 #include "session/context.h"

@@ -57,9 +57,10 @@ static void expect_tuned(const kiln_context *context, const char *words, unsigne
 Test(catalogue, tuning_takes_rows_of_the_device_alone)
 {
     kiln_context *cpu = imagined_cpu(), *gpu = imagined_gpu();
-    char beyond[32];
+    char named[32], beyond[32];
     expect_tuned(cpu, "product=packed", KILN__BY_packed);
-    expect_tuned(cpu, "product=9,tile=1", KILN__BY_packed);
+    snprintf(named, sizeof named, "product=%d,tile=1", KILN__BY_packed);
+    expect_tuned(cpu, named, KILN__BY_packed);
     expect_tuned(gpu, "product tiled", KILN__BY_tiled);
     expect_tuned(gpu, "product=packed", 0);
     expect_tuned(cpu, "product=tiled", 0);

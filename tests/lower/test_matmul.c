@@ -460,6 +460,12 @@ Test(matmul, clblast, .init = check_cheaply)
     expect_chosen("clblast", 37, 0);
 #endif
     multiply(33, 18, 50, 0, CHECK_FEW);
+    check_close();
+}
+
+Test(matmul, slow_clblast, .init = check_cheaply)
+{
+    check_prefer("clblast", false);
     multiply(17, 40, 9, 3, CHECK_FEW);
     multiply(3, 5, 0, 0, CHECK_FEW);
     views();

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "../../mpi/ranks.h"
@@ -122,6 +123,42 @@ static void making_fails(void)
     ok(kiln_mpi_broadcast(mpi, 2, buffers, last), "kiln_mpi_broadcast");
     ok(create(kiln_mpi_reducer(mpi)), "training");
     ok(kiln_parallel_step(world.parallel), "a step");
+    close_world();
+}
+
+/* Whose disk is full says so; what was saved before is there, and all ranks go on. */
+static void disk_fills(void)
+{
+    static const char *const names[] = {"a", "b"};
+    const struct rlimit small = {1000, RLIM_INFINITY};
+    const char *folder = getenv("TMPDIR");
+    float saved[WEIGHTS], found[WEIGHTS];
+    char path[1024];
+    struct rlimit usual;
+    join(NULL);
+    open_share(1, 3);
+    kiln_buffer *buffers[] = {world.a[0], world.b[0]};
+    ok(create(kiln_mpi_reducer(mpi)), "training");
+    snprintf(path, sizeof path, "%s/kiln-ranks-%ld", folder ? folder : "/tmp", (long)getpid());
+    read_weights(0, saved);
+    if (rank == 0)
+        ok(kiln_save(path, 2, names, buffers), "saving");
+    ok(kiln_parallel_step(world.parallel), "a step");
+    if (rank == 0) {
+        signal(SIGXFSZ, SIG_IGN);
+        getrlimit(RLIMIT_FSIZE, &usual);
+        setrlimit(RLIMIT_FSIZE, &small);
+        expect_error(kiln_save(path, 2, names, buffers), KILN_IO_ERROR, "kiln_save: ");
+        setrlimit(RLIMIT_FSIZE, &usual);
+    }
+    ok(kiln_parallel_step(world.parallel), "a step afterwards");
+    expect_equal_weights();
+    if (rank == 0) {
+        ok(kiln_load_into(path, 2, names, buffers), "what was saved before");
+        read_weights(0, found);
+        expect(!memcmp(saved, found, sizeof saved), "other weights than were saved");
+        remove(path);
+    }
     close_world();
 }
 
@@ -283,6 +320,7 @@ static const struct {
              {"update-fails", update_fails},
              {"mpi-fails", mpi_fails},
              {"making-fails", making_fails},
+             {"disk-fills", disk_fills},
              {"sharded", sharded},
              {"sharding-fails", sharding_fails},
              {"arguments", arguments},

@@ -10,7 +10,10 @@
 #include <string.h>
 
 #include "../support/gradient.h"
+#include "nn/recurrent.h"
 #include "record/batch.h"
+#include "record/replayed.h"
+#include "session/context.h"
 
 /* A layer with as much of everything as it says. */
 struct sample {
@@ -93,6 +96,7 @@ static const struct sample samples[] = {
      .states = true,
      .lengths = true,
      .first = kiln_relu},
+    {.gates = 1, .steps = 3, .sequences = 2, .inputs = 2, .hidden = 5, .first = kiln_sigmoid},
 };
 #define COUNT (sizeof samples / sizeof *samples)
 
@@ -237,6 +241,51 @@ Test(recurrent_kernel, computes_on_the_device)
         check_end(b);
     }
     check_close();
+}
+
+/* Where runs are compared with the host the kernel is: right ones pass, one whose host cuts sums
+ * that the kernel does not is told. */
+Test(recurrent_kernel, is_validated)
+{
+    check_cheaply();
+    setenv("KILN_VALIDATE", "1", 1);
+    bool any = false;
+    for (size_t i = 0; i < COUNT; i++) {
+        kiln_batch *b = check_begin();
+        const kiln_recurrent layer = layer_of(b, &samples[i]);
+        kiln_tensor results[3];
+        record(b, &samples[i], &layer, results);
+        any = any || has_kernel(b);
+        float *y = read_of(b, results[0]);
+        expect_ok(kiln_batch_execute(b));
+        free(y);
+        check_end(b);
+    }
+    /* Each step doubles what roundings make: nothing is known of the last ones. */
+    const struct sample wild = {
+        .gates = 1, .steps = 150, .sequences = 1, .inputs = 3, .hidden = 64, .bias = true};
+    kiln_batch *b = check_begin();
+    kiln_recurrent layer = layer_of(b, &wild);
+    kiln_tensor results[3];
+    record(b, &wild, &layer, results);
+    check_read(b, results[0]);
+    expect_ok(kiln_batch_execute(b));
+    check_end(b);
+    b = check_begin();
+    layer = layer_of(b, &samples[0]);
+    record(b, &samples[0], &layer, results);
+    float *y = read_of(b, results[0]);
+    if (has_kernel(b)) {
+        const uint32_t first = b->kernels.items[0]->first;
+        ((struct kiln__custom *)(uintptr_t)b->graph.nodes.items[first].custom.call)
+            ->call.scalars[KILN__LAYER_CLIP] = 0.01;
+        expect_error_part(kiln_batch_execute(b), KILN_WRONG_RESULT, "recurrent (kiln_lstm");
+    }
+    cr_expect_eq(any, check_context()->runtime.device.traits->chunked);
+    free(y);
+    check_end(b);
+    check_close();
+    unsetenv("KILN_VALIDATE");
 }
 
 /* All steps are a launch, what is before and behind them few more. */

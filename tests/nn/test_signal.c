@@ -110,7 +110,11 @@ Test(signal, operands_are_checked)
     CHECK_REFUSED(kiln_dft(b, X(4, 1), 0, 0, KILN_DFT_REAL), KILN_INVALID_ARGUMENT,
                   "of 1 parts each");
     CHECK_REFUSED(kiln_dft(b, X(0, 1), 0, 0, KILN_DFT), KILN_INVALID_ARGUMENT, "of 0 numbers");
-    CHECK_REFUSED(kiln_dft(b, X(4, 2), 0, 5000, KILN_DFT), KILN_TOO_LARGE,
+    CHECK_REFUSED(kiln_dft(b, X(4, 2), 0, 33554467, KILN_DFT), KILN_TOO_LARGE,
+                  "33554467 numbers, which has a large prime factor");
+    CHECK_REFUSED(kiln_dft(b, X(4, 2), 0, 67108865, KILN_DFT), KILN_INVALID_ARGUMENT,
+                  "of 67108865 numbers");
+    CHECK_REFUSED(kiln_stft(b, X(5000, 2), none, 5000, 1, KILN_DFT), KILN_TOO_LARGE,
                   "takes a matrix of 1e+08");
     CHECK_REFUSED(kiln_stft(b, X(4, 1), none, 5, 1, KILN_DFT), KILN_INVALID_ARGUMENT,
                   "frames of 5");

@@ -155,6 +155,32 @@ def four_bits(write):
         write.write('QuantizeLinear4', model_of(nodes, names, [('y', TensorProto.FLOAT)]), names, 1e-6)
 
 
+def four_bit_products(write):
+    """DequantizeLinear, perhaps a Transpose, and MatMul."""
+    cases = itertools.product((ml_dtypes.int4, ml_dtypes.uint4), ((70, 5), (256, 33), (1, 1)), (0, 16, 32, 128),
+                              (False, True), (False, True), (FLOAT, HALF))
+    for types, (k, n), block, turned, with_zero, dtype in cases:
+        if dtype == HALF and block not in (0, 32):
+            continue
+        low, high = (-8, 8) if types == ml_dtypes.int4 else (0, 16)
+        scales = (-(-k // block), n) if block else (n,)
+        shape = (n, k) if turned else (k, n)
+        of_scales = scales[::-1] if turned else scales
+        axis = int(turned) if block else 1 - int(turned)
+        names = {'x': normal(3, k, dtype=dtype), 'w': Held(random.integers(low, high, shape).astype(types)),
+                 's': Held((np.abs(normal(*of_scales)) * 0.1 + 0.01).astype(dtype)),
+                 'z': Held(random.integers(low, high, of_scales).astype(types))}
+        nodes = [helper.make_node('DequantizeLinear', ['w', 's'] + ['z'] * with_zero, ['d'], axis=axis,
+                                  **({'block_size': block} if block else {}))]
+        if turned:
+            nodes.append(helper.make_node('Transpose', ['d'], ['t'], perm=[1, 0]))
+        nodes.append(helper.make_node('MatMul', ['x', 't' if turned else 'd'], ['y']))
+        if not with_zero:
+            del names['z']
+        write.write('DequantizeLinearMatMul', model_of(nodes, names, [('y', helper.np_dtype_to_tensor_dtype(
+            np.dtype(dtype)))]), names, 2e-2 if dtype == HALF else 2e-5)
+
+
 def angles(size):
     turned = np.outer(np.arange(64), 0.7 ** np.arange(size // 2)).astype(FLOAT)
     return Held(np.cos(turned)), Held(np.sin(turned))
@@ -337,7 +363,7 @@ def few(write):
 
 
 MAKERS = (attention, few, fused, qlinear, quantized_lstm, quantized_products, group_query_attention,
-          matmul_n_bits, gather_block_quantized, four_bits)
+          matmul_n_bits, gather_block_quantized, four_bits, four_bit_products)
 
 
 def main(folder):

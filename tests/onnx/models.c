@@ -2,6 +2,7 @@
 /* Builder of ONNX models in memory: nodes, attributes, initialisers, subgraphs. */
 #include "tests/onnx/models.h"
 
+#include <criterion/criterion.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -322,4 +323,30 @@ kiln_status load_model(kiln_context *in, const Onnx__ModelProto *model,
     size_t bytes;
     uint8_t *packed = pack_model(model, &bytes);
     return kiln_model_load_memory(in, packed, bytes, options, loaded);
+}
+
+kiln_onnx_model *loaded(const Onnx__ModelProto *model)
+{
+    kiln_onnx_model *made;
+    expect_ok(load_model(context, model, NULL, &made));
+    return made;
+}
+
+void expect_floats(kiln_onnx_model *model, size_t rank, const size_t *dims, const float *input,
+                   size_t wanted_rank, const size_t *wanted_dims, const float *wanted)
+{
+    kiln_array in = {KILN_F32, rank, {0}, (void *)input}, out;
+    memcpy(in.dims, dims, rank * sizeof *dims);
+    expect_ok(kiln_model_run(model, &in, &out));
+    cr_assert_eq(out.type, KILN_F32);
+    cr_assert_eq(out.rank, wanted_rank);
+    size_t count = 1;
+    for (size_t i = 0; i < wanted_rank; i++) {
+        cr_assert_eq(out.dims[i], wanted_dims[i]);
+        count *= wanted_dims[i];
+    }
+    for (size_t i = 0; i < count; i++)
+        cr_assert_float_eq(((float *)out.data)[i], wanted[i], 1e-5, "element %zu: %g, not %g", i,
+                           (double)((float *)out.data)[i], (double)wanted[i]);
+    kiln_free(out.data);
 }

@@ -68,3 +68,10 @@ void end_models(void);
 /* Load it. */
 kiln_status load_model(kiln_context *in, const Onnx__ModelProto *model,
                        const kiln_model_options *options, kiln_onnx_model **loaded);
+kiln_onnx_model *loaded(const Onnx__ModelProto *model);
+
+#define DIMS(...) sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), ((size_t[]){__VA_ARGS__})
+
+/* Run it: one input, one output, of floats. */
+void expect_floats(kiln_onnx_model *model, size_t rank, const size_t *dims, const float *input,
+                   size_t wanted_rank, const size_t *wanted_dims, const float *wanted);

@@ -24,7 +24,9 @@ static float *numbers(size_t n, int seed, float *x)
 }
 
 /* Operands are all inputs but for the angles; heads share one head of keys. */
-static Onnx__NodeProto *make(Onnx__ModelProto *proto)
+#define MOST_INPUTS "q k v past_k past_v lengths total cosine sine"
+
+static Onnx__NodeProto *make_with(Onnx__ModelProto *proto, const char *inputs)
 {
     float angles[128];
     add_input(proto, "q", FLOAT, "b rows 32");
@@ -39,14 +41,17 @@ static Onnx__NodeProto *make(Onnx__ModelProto *proto)
     add_output(proto, "values", FLOAT, NULL);
     add_floats(proto, "cosine", "16 8", numbers(128, 6, angles));
     add_floats(proto, "sine", "16 8", numbers(128, 7, angles));
-    Onnx__NodeProto *node =
-        add_node(proto, "GroupQueryAttention", "q k v past_k past_v lengths total cosine sine",
-                 "y keys values");
+    Onnx__NodeProto *node = add_node(proto, "GroupQueryAttention", inputs, "y keys values");
     node->domain = (char *)"com.microsoft";
     set_int(node, "num_heads", HEADS);
     set_int(node, "kv_num_heads", 1);
     set_int(node, "do_rotary", 1);
     return node;
+}
+
+static Onnx__NodeProto *make(Onnx__ModelProto *proto)
+{
+    return make_with(proto, MOST_INPUTS);
 }
 
 static kiln_onnx_model *load(const Onnx__ModelProto *proto)
@@ -163,6 +168,116 @@ Test(onnx_grouped, is_that_of_onnx_runtime)
         end(&s);
         kiln_model_release(model);
     }
+}
+
+/* ---- places and biases that are operands ---- */
+
+/* Two rows after three, with an operand more. */
+static void run_with(const char *inputs, const kiln_array *more, struct step *s)
+{
+    kiln_array in[8];
+    Onnx__ModelProto *proto = new_model(21);
+    make_with(proto, inputs);
+    if (more->type == KILN_I64)
+        add_input(proto, "places", ONNX__TENSOR_PROTO__DATA_TYPE__INT64, "b rows");
+    else
+        add_input(proto, "bias", FLOAT, "one heads rows n");
+    kiln_onnx_model *model = load(proto);
+    numbers(2 * WIDTH, 1, s->q);
+    numbers(2 * SIZE, 2, s->k);
+    numbers(2 * SIZE, 3, s->v);
+    numbers(3 * SIZE, 4, s->past_k);
+    numbers(3 * SIZE, 5, s->past_v);
+    set(s, 2, 3, 5, 5);
+    memcpy(in, s->in, sizeof s->in);
+    in[7] = *more;
+    expect_ok(kiln_model_run(model, in, s->out));
+    kiln_model_release(model);
+}
+
+/* The places that rows have anyway, and others, by which keys are turned. */
+Test(onnx_grouped, rows_are_turned_by_their_places)
+{
+    static struct step s;
+    float cosine[128], sine[128];
+    int64_t places[] = {3, 4};
+    const kiln_array operand = {KILN_I64, 2, {1, 2}, places};
+    numbers(128, 6, cosine);
+    numbers(128, 7, sine);
+    run_with(MOST_INPUTS " places", &operand, &s);
+    expect_near("y", s.out[0].data, known[0].y, 2 * WIDTH);
+    end(&s);
+    places[0] = 7;
+    places[1] = 1;
+    run_with(MOST_INPUTS " places", &operand, &s);
+    for (size_t row = 0; row < 2; row++)
+        for (size_t i = 0; i < SIZE / 2; i++) {
+            const float *k = s.k + row * SIZE, *key = (float *)s.out[1].data + (3 + row) * SIZE;
+            const float c = cosine[8 * places[row] + (int64_t)i],
+                        d = sine[8 * places[row] + (int64_t)i];
+            cr_assert_float_eq(key[i], k[i] * c - k[i + SIZE / 2] * d, 1e-5);
+            cr_assert_float_eq(key[i + SIZE / 2], k[i + SIZE / 2] * c + k[i] * d, 1e-5);
+        }
+    end(&s);
+}
+
+/* A bias that leaves each row of each head one key gives that key's value; one number for all keys
+ * changes nothing. */
+Test(onnx_grouped, biases_are_added)
+{
+    enum { KEYS = 5 };
+    static struct step s;
+    float bias[HEADS * 2 * KEYS];
+    const kiln_array operand = {KILN_F32, 4, {1, HEADS, 2, KEYS}, bias};
+    for (size_t i = 0; i < HEADS * 2 * KEYS; i++)
+        bias[i] = 2.5F;
+    run_with(MOST_INPUTS " - bias", &operand, &s);
+    expect_near("y", s.out[0].data, known[0].y, 2 * WIDTH);
+    end(&s);
+    for (size_t head = 0; head < HEADS; head++)
+        for (size_t row = 0; row < 2; row++)
+            for (size_t key = 0; key < KEYS; key++)
+                bias[(head * 2 + row) * KEYS + key] = key == head + 2 * row ? 1 : -INFINITY;
+    run_with(MOST_INPUTS " - bias", &operand, &s);
+    for (size_t head = 0; head < HEADS; head++)
+        for (size_t row = 0; row < 2; row++)
+            expect_near("y", (float *)s.out[0].data + row * WIDTH + head * SIZE,
+                        (float *)s.out[2].data + (head + 2 * row) * SIZE, SIZE);
+    end(&s);
+}
+
+/* A cache may have room for more texts than go on: these are the first ones, others stay. */
+Test(onnx_grouped, caches_have_room_for_other_texts)
+{
+    static struct step s, more;
+    enum { KEYS = 5, TEXTS = 2 };
+    Onnx__ModelProto *proto = new_model(21);
+    make(proto);
+    kiln_onnx_model *model = load(proto);
+    for (struct step *each = &s; each; each = each == &s ? &more : NULL) {
+        numbers(2 * WIDTH, 1, each->q);
+        numbers(2 * SIZE, 2, each->k);
+        numbers(2 * SIZE, 3, each->v);
+        numbers(KEYS * TEXTS * SIZE, 4, each->past_k);
+        numbers(KEYS * TEXTS * SIZE, 5, each->past_v);
+        set(each, 2, KEYS, 5, KEYS);
+    }
+    more.in[3].dims[0] = more.in[4].dims[0] = TEXTS;
+    expect_ok(kiln_model_run(model, s.in, s.out));
+    expect_ok(kiln_model_run(model, more.in, more.out));
+    expect_near("y", more.out[0].data, s.out[0].data, 2 * WIDTH);
+    cr_assert(more.out[1].dims[0] == TEXTS && more.out[2].dims[0] == TEXTS);
+    expect_near("key", more.out[1].data, s.out[1].data, KEYS * SIZE);
+    expect_near("other key", (float *)more.out[1].data + KEYS * SIZE, more.past_k + KEYS * SIZE,
+                KEYS * SIZE);
+    expect_near("other value", (float *)more.out[2].data + KEYS * SIZE, more.past_v + KEYS * SIZE,
+                KEYS * SIZE);
+    end(&s);
+    more.in[3].dims[0] = 1; /* keys of one text, and values of two */
+    for (size_t i = 0; i < 3; i++)
+        kiln_free(more.out[i].data);
+    cr_expect_neq(kiln_model_run(model, more.in, more.out), KILN_OK);
+    kiln_model_release(model);
 }
 
 /* ---- a prompt, then token after token ---- */

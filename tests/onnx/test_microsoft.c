@@ -78,6 +78,26 @@ Test(onnx_microsoft, sums_are_quantised)
            (const uint8_t[]){30, 36, 255, 10}, NULL, 0);
 }
 
+/* Rows' means of (x - 10) * 0.5, in steps of 0.25 from 3 on. */
+Test(onnx_microsoft, means_are_quantised)
+{
+    static const uint8_t wanted[] = {9, 25, 3};
+    uint8_t x[] = {10, 12, 14, 16, 20, 20, 20, 24, 0, 5, 10, 25};
+    for (int64_t keeps = 0; keeps < 2; keeps++) {
+        Onnx__ModelProto *proto = new_model(17);
+        add_input(proto, "x", UINT8, "3 4");
+        add_output(proto, "z", UINT8, NULL);
+        add_float(proto, "half", 0.5F);
+        add_float(proto, "quarter", 0.25F);
+        add_byte(proto, "ten", UINT8, 10);
+        add_byte(proto, "three", UINT8, 3);
+        Onnx__NodeProto *node = add(proto, "QLinearReduceMean", "x half ten quarter three", "z");
+        set_ints(node, "axes", 1, (const int64_t[]){-1});
+        set_int(node, "keepdims", keeps);
+        expect(load(proto), (const kiln_array[]){{KILN_U8, 2, {3, 4}, x}}, 3, wanted, NULL, 0);
+    }
+}
+
 /* Without a zero point it is 0, of the operand's type. */
 Test(onnx_microsoft, products_are_quantised)
 {

@@ -207,3 +207,170 @@ Test(patterns, layers_share_what_is_made_of_a_mask)
     cr_expect_leq(launches[0], 2u);
     cr_expect_eq(launches[1], launches[0] + 1);
 }
+
+/* ---- by hand ---- */
+
+/* softmax(q k' / 2 + mask) v, and x / 2 (1 + erf(x / sqrt(2))), as exporters write them. */
+static Onnx__ModelProto *encoder(void)
+{
+    Onnx__ModelProto *proto = new_model(13);
+    static const float mask[] = {0, 0, -1e9f};
+    add_input(proto, "x", FLOAT, "3 4");
+    add_output(proto, "y", FLOAT, "3 4");
+    add_floats(proto, "mask", "1 3", mask);
+    add_floats(proto, "two", "", (const float[]){2});
+    add_floats(proto, "root", "", (const float[]){1.41421356f});
+    add_floats(proto, "one", "", (const float[]){1});
+    add_floats(proto, "half", "1", (const float[]){0.5f});
+    add_node(proto, "Transpose", "x", "keys");
+    add_node(proto, "MatMul", "x keys", "scores");
+    add_node(proto, "Div", "scores two", "scaled");
+    add_node(proto, "Add", "scaled mask", "masked");
+    set_int(add_node(proto, "Softmax", "masked", "weights"), "axis", -1);
+    add_node(proto, "MatMul", "weights x", "seen");
+    add_node(proto, "Div", "seen root", "d");
+    add_node(proto, "Erf", "d", "e");
+    add_node(proto, "Add", "e one", "f");
+    add_node(proto, "Mul", "seen f", "g");
+    add_node(proto, "Mul", "g half", "y");
+    return proto;
+}
+
+Test(patterns, recognises_attention_and_gelu)
+{
+    float x[12], result[2][12];
+    size_t operations[2];
+    for (size_t i = 0; i < 12; i++)
+        x[i] = (float)(i * 7 % 5) / 4 - 0.5f;
+    for (int plain = 0; plain < 2; plain++) {
+        kiln_model_options options = KILN_MODEL_OPTIONS_INIT;
+        options.plain = plain;
+        kiln_onnx_model *model;
+        expect_ok(load_model(context, encoder(), &options, &model));
+        kiln_array in = {KILN_F32, 2, {3, 4}, x};
+        kiln_model_lease *lease;
+        expect_ok(kiln_model_batch(model, &in, &lease));
+        operations[plain] = kiln_batch_operation_count(lease->batch);
+        memcpy(lease->inputs[0].data, x, sizeof x);
+        expect_ok(kiln_batch_execute(lease->batch));
+        memcpy(result[plain], lease->outputs[0].data, sizeof x);
+        kiln_model_batch_return(lease);
+        kiln_model_release(model);
+    }
+    cr_assert_lt(operations[0], operations[1]);
+    for (size_t i = 0; i < 12; i++)
+        cr_assert_float_eq(result[0][i], result[1][i], 1e-5);
+}
+
+/* A mask that chooses a number instead of adding one: one call if the number hides its key. */
+Test(patterns, recognises_masks_that_hide_keys)
+{
+    size_t operations[2];
+    for (size_t i = 0; i < 2; i++) {
+        Onnx__ModelProto *proto = new_model(13);
+        add_input(proto, "x", FLOAT, "3 4");
+        add_input(proto, "seen", BOOLEAN, "3 3");
+        add_output(proto, "y", FLOAT, "3 4");
+        add_floats(proto, "away", "", i ? (const float[]){-1} : (const float[]){-1e30f});
+        add_node(proto, "Transpose", "x", "keys");
+        add_node(proto, "MatMul", "x keys", "scores");
+        add_node(proto, "Where", "seen scores away", "masked");
+        add_node(proto, "Softmax", "masked", "weights");
+        add_node(proto, "MatMul", "weights x", "y");
+        kiln_onnx_model *model = loaded(proto);
+        kiln_array in[] = {{KILN_F32, 2, {3, 4}, NULL}, {KILN_BOOL, 2, {3, 3}, NULL}};
+        kiln_model_lease *lease;
+        expect_ok(kiln_model_batch(model, in, &lease));
+        operations[i] = kiln_batch_operation_count(lease->batch);
+        kiln_model_batch_return(lease);
+        kiln_model_release(model);
+    }
+    cr_assert_lt(operations[0], operations[1]);
+}
+
+/* As PyTorch writes it: both operands are scaled, and rows that see no key are 0, not NaN. One call
+ * too, as good as the nodes. */
+Test(patterns, recognises_rows_that_see_no_key)
+{
+    const float x[12] = {1, -1, 2, 0, 3, 1, -2, 1, 0, 1, 1, -1};
+    const uint8_t seen[9] = {1, 0, 1, 0, 0, 0, 1, 1, 1};
+    float result[2][12];
+    size_t operations[2];
+    for (int plain = 0; plain < 2; plain++) {
+        kiln_model_options options = KILN_MODEL_OPTIONS_INIT;
+        options.plain = plain;
+        Onnx__ModelProto *proto = new_model(13);
+        add_input(proto, "x", FLOAT, "3 4");
+        add_input(proto, "seen", BOOLEAN, "3 3");
+        add_output(proto, "y", FLOAT, "3 4");
+        add_floats(proto, "away", "", (const float[]){-INFINITY});
+        add_floats(proto, "zero", "", (const float[]){0});
+        add_floats(proto, "root", "1", (const float[]){0.75f});
+        add_node(proto, "Transpose", "x", "turned");
+        add_node(proto, "Mul", "turned root", "keys");
+        add_node(proto, "Mul", "root x", "queries");
+        add_node(proto, "MatMul", "queries keys", "scores");
+        add_node(proto, "Where", "seen scores away", "masked");
+        add_node(proto, "Softmax", "masked", "weights");
+        add_node(proto, "IsNaN", "weights", "none");
+        add_node(proto, "Where", "none zero weights", "chosen");
+        add_node(proto, "MatMul", "chosen x", "y");
+        kiln_onnx_model *model;
+        expect_ok(load_model(context, proto, &options, &model));
+        kiln_array in[] = {{KILN_F32, 2, {3, 4}, NULL}, {KILN_BOOL, 2, {3, 3}, NULL}};
+        kiln_model_lease *lease;
+        expect_ok(kiln_model_batch(model, in, &lease));
+        operations[plain] = kiln_batch_operation_count(lease->batch);
+        memcpy(lease->inputs[0].data, x, sizeof x);
+        memcpy(lease->inputs[1].data, seen, sizeof seen);
+        expect_ok(kiln_batch_execute(lease->batch));
+        memcpy(result[plain], lease->outputs[0].data, sizeof x);
+        kiln_model_batch_return(lease);
+        kiln_model_release(model);
+    }
+    cr_assert_leq(operations[0] + 5, operations[1]);
+    for (size_t i = 0; i < 12; i++)
+        cr_assert_float_eq(result[0][i], result[1][i], 1e-5);
+    for (size_t i = 4; i < 8; i++)
+        cr_assert_eq(result[0][i], 0);
+}
+
+Test(patterns, says_what_reading_changed)
+{
+    Onnx__ModelProto *proto = new_model(13);
+    add_input(proto, "x", DOUBLE, "2");
+    add_output(proto, "y", DOUBLE, "2");
+    Onnx__TensorProto *w = add_integers(proto, "w", "2", (const int64_t[]){0, 0});
+    double values[2] = {0.5, 0.1};
+    w->data_type = DOUBLE;
+    w->n_double_data = w->n_int64_data;
+    w->double_data = values;
+    w->n_int64_data = 0;
+    add_node(proto, "Add", "x w", "y");
+    kiln_onnx_model *model = loaded(proto);
+    cr_assert_str_eq(kiln_model_notes(model),
+                     "'x' is of type double, computed as f32\n"
+                     "'y' is of type double, computed as f32\n"
+                     "'w': 1 of 2 numbers rounded from double, the first 0.10000000000000001\n");
+    kiln_model_release(model);
+}
+
+/* The softmax is over the queries here: no attention. */
+Test(patterns, records_the_nodes_where_a_pattern_does_not_hold)
+{
+    Onnx__ModelProto *proto = encoder();
+    proto->graph->node[4]->attribute[0]->i = 0;
+    kiln_onnx_model *model;
+    expect_ok(load_model(context, proto, NULL, &model));
+    kiln_array in = {KILN_F32, 2, {3, 4}, NULL};
+    kiln_model_lease *lease;
+    expect_ok(kiln_model_batch(model, &in, &lease));
+    size_t operations = kiln_batch_operation_count(lease->batch);
+    kiln_model_batch_return(lease);
+    kiln_model_release(model);
+    expect_ok(load_model(context, encoder(), NULL, &model));
+    expect_ok(kiln_model_batch(model, &in, &lease));
+    cr_assert_gt(operations, kiln_batch_operation_count(lease->batch));
+    kiln_model_batch_return(lease);
+    kiln_model_release(model);
+}

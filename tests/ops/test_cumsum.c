@@ -236,7 +236,7 @@ static void check_neighbours(kiln_type type, size_t rows, size_t columns, int ax
     check_end(b);
 }
 
-Test(cumsum, neighbours_of_every_length)
+Test(cumsum, slow_neighbours_of_every_length)
 {
     static const size_t shapes[][2] = {{0, 5}, {5, 0}, {1, 1}, {37, 1}, {31, 97}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)

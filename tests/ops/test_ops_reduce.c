@@ -238,7 +238,7 @@ Test(ops_reduce, no_axes_are_all_axes)
     check_close();
 }
 
-Test(ops_reduce, lengths_of_rows)
+Test(ops_reduce, slow_lengths_of_rows)
 {
     static const size_t lengths[] = {1, 2, 15, 16, 17, 64, 127, 1009, 100003};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)

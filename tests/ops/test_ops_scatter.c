@@ -6,6 +6,7 @@
 #include "../support/gradient.h"
 #include "../support/graph.h"
 #include "../support/movement.h"
+#include "session/context.h"
 
 /* ---- known answers ---- */
 
@@ -109,6 +110,29 @@ Test(ops_scatter, embeddings_and_histograms)
     check_read(b, kiln_scatter_add(b, kiln_fill(b, KILN_I32, DIMS(37), 0), many, ones, 0));
     check_run(b);
     check_end(b);
+    check_close();
+}
+
+/* Counts and sums of integers in few rows, which parts of the indices have to themselves; below and
+ * beyond the rows are some, a base is there, sums wrap around. */
+Test(ops_scatter, few_rows_of_integers)
+{
+    static const kiln_type types[] = {KILN_I32, KILN_I64, KILN_U8, KILN_I8};
+    static const kiln_type indices[] = {KILN_I32, KILN_I64, KILN_U8, KILN_I32};
+    static const size_t counts[] = {8, 104, 999, 5000}, rows[] = {1, 13, 67, 129};
+    for (size_t i = 0; i < 4; i++) {
+        kiln_batch *b = check_begin();
+        kiln_tensor base = check_input(b, types[i], DIMS(rows[i]), CHECK_PLAIN);
+        kiln_tensor values = check_input(b, types[i], DIMS(counts[i]), CHECK_PLAIN);
+        kiln_tensor at = random_indices(b, KILN_I32, DIMS(counts[i]), (int)rows[i] + 3);
+        at = kiln_cast(b, kiln_sub(b, at, kiln_constant(b, KILN_I32, 1)), indices[i]);
+        kiln_tensor made = kiln_scatter_add(b, base, at, values, 0);
+        check_read(b, made);
+        if (check_context()->runtime.device.traits->chunked)
+            cr_expect_eq(cost_of(b).launches, 4u, "%zu", i);
+        check_run(b);
+        check_end(b);
+    }
     check_close();
 }
 

@@ -120,11 +120,11 @@ Test(verify_plan, walks_the_steps)
 Test(verify_plan, knows_what_is_kept)
 {
 #define EXPECT_WRONGLY_KEPT(sentence, change) EXPECT_BROKEN_PLAN(keeping_plan(), sentence, change)
-    EXPECT_WRONGLY_KEPT("step 1: names what is kept before it is made", launch[0].makes = 0);
-    EXPECT_WRONGLY_KEPT("step 2: made of what does not stay", launch[1].makes = 4);
+    EXPECT_WRONGLY_KEPT("step 1: names what is kept before it is made", launch[0].prepacks = 0);
+    EXPECT_WRONGLY_KEPT("step 2: made of what does not stay", launch[1].prepacks = 4);
     EXPECT_WRONGLY_KEPT("step 1: made of what does not stay", ARGUMENT(0, 0).slot = 0);
     EXPECT_WRONGLY_KEPT("step 1: made of more than its sources", slot[3].sources[0] = 0);
-    EXPECT_WRONGLY_KEPT("step 1: makes what is not its own", launch[0].makes = 3);
+    EXPECT_WRONGLY_KEPT("step 1: makes what is not its own", launch[0].prepacks = 3);
     EXPECT_WRONGLY_KEPT("step 2: needs what nobody is known to need", slot[3].wanted = false);
     EXPECT_WRONGLY_KEPT("slot 0: frozen, and an input that changes",
                         slot[0].storage = KILN__STORAGE_INPUT;

@@ -26,7 +26,7 @@ static void skip_without_generic(const kiln_context *context)
 }
 
 /* All samples in few batches: the kernel is compiled once. */
-Test(behind, the_generic_kernel_computes_what_others_do, .timeout = 300)
+Test(background, the_generic_kernel_computes_what_others_do, .timeout = 300)
 {
     const int together = 6;
     setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 0);
@@ -163,7 +163,7 @@ static void await_queues(void)
         nanosleep(&nap, NULL);
 }
 
-Test(behind, a_batch_runs_before_its_kernels_are_there_and_changes_to_them, .timeout = 300)
+Test(background, a_batch_runs_before_its_kernels_are_there_and_changes_to_them, .timeout = 300)
 {
     fake_store_held(NULL);
     kiln_context *context = make_context();
@@ -186,7 +186,7 @@ Test(behind, a_batch_runs_before_its_kernels_are_there_and_changes_to_them, .tim
 
 /* A product that reads an image's windows where they lie has no launch for them; the generic kernel
  * computes both. */
-Test(behind, windows_are_computed_where_no_product_reads_them, .timeout = 300)
+Test(background, windows_are_computed_where_no_product_reads_them, .timeout = 300)
 {
     static float image[3 * 14 * 14], weights[4 * 27], found[4 * 12 * 12];
     fake_store_held(NULL);
@@ -215,7 +215,7 @@ Test(behind, windows_are_computed_where_no_product_reads_them, .timeout = 300)
 }
 
 /* Only what was compiled decides: a second batch of the same structure begins with that. */
-Test(behind, what_was_compiled_is_not_run_without, .timeout = 300)
+Test(background, what_was_compiled_is_not_run_without, .timeout = 300)
 {
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
@@ -231,7 +231,7 @@ Test(behind, what_was_compiled_is_not_run_without, .timeout = 300)
     kiln_context_release(context);
 }
 
-Test(behind, a_batch_that_is_prepared_waits_for_its_kernels, .timeout = 300)
+Test(background, a_batch_that_is_prepared_waits_for_its_kernels, .timeout = 300)
 {
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
@@ -244,7 +244,7 @@ Test(behind, a_batch_that_is_prepared_waits_for_its_kernels, .timeout = 300)
     kiln_context_release(context);
 }
 
-Test(behind, where_no_process_can_be_started_a_batch_waits, .timeout = 300)
+Test(background, where_no_process_can_be_started_a_batch_waits, .timeout = 300)
 {
     setenv("KILN_STORE_PROGRAM", missing_path("kiln-store"), 1);
     kiln_context *context = make_context();
@@ -256,7 +256,7 @@ Test(behind, where_no_process_can_be_started_a_batch_waits, .timeout = 300)
 }
 
 /* As if it had been killed. */
-Test(behind, what_a_process_did_not_come_to_the_next_run_compiles, .timeout = 300)
+Test(background, what_a_process_did_not_come_to_the_next_run_compiles, .timeout = 300)
 {
     setenv("KILN_STORE_PROGRAM", "/bin/true", 1);
     kiln_context *context = make_context();
@@ -267,7 +267,7 @@ Test(behind, what_a_process_did_not_come_to_the_next_run_compiles, .timeout = 30
     kiln_context_release(context);
 }
 
-Test(behind, a_context_may_be_released_before, .timeout = 300)
+Test(background, a_context_may_be_released_before, .timeout = 300)
 {
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
@@ -276,7 +276,7 @@ Test(behind, a_context_may_be_released_before, .timeout = 300)
     kiln_context_release(context);
 }
 
-Test(behind, a_batch_whose_kernels_cannot_be_built_goes_on_without, .timeout = 300)
+Test(background, a_batch_whose_kernels_cannot_be_built_goes_on_without, .timeout = 300)
 {
     const struct timespec nap = {.tv_nsec = 20000000};
     if (!layer_available())
@@ -318,7 +318,7 @@ static void *run_in_thread(void *user)
     return NULL;
 }
 
-Test(behind, threads_with_one_batch_each_change_when_they_can, .timeout = 300)
+Test(background, threads_with_one_batch_each_change_when_they_can, .timeout = 300)
 {
     pthread_t threads[THREADS];
     fake_store_held(NULL);

@@ -120,7 +120,7 @@ static kiln_context *make_context(void)
     return context;
 }
 
-Test(joined_behind, a_batch_that_runs_often_is_joined, .timeout = 300)
+Test(background_joined, a_batch_that_runs_often_is_joined, .timeout = 300)
 {
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
@@ -162,7 +162,7 @@ Test(joined_behind, a_batch_that_runs_often_is_joined, .timeout = 300)
 }
 
 /* Most of ever new shapes run once. */
-Test(joined_behind, nothing_is_joined_before_the_second_run, .timeout = 300)
+Test(background_joined, nothing_is_joined_before_the_second_run, .timeout = 300)
 {
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
@@ -171,18 +171,18 @@ Test(joined_behind, nothing_is_joined_before_the_second_run, .timeout = 300)
     cr_assert(entry->background != NULL);
     const size_t bytes = entry->bytes;
     cr_expect_eq(entry->plan.joined.count, 0u);
-    cr_expect_eq(entry->background[KILN__TIER_APART]->plan.launches.count, 0u);
+    cr_expect_eq(entry->background[KILN__TIER_UNJOINED]->plan.launches.count, 0u);
     run_work(work);
     cr_expect_eq(work->batch->lease.entry, entry);
     cr_expect_eq(entry->plan.joined.count, 0u);
-    cr_expect_eq(entry->background[KILN__TIER_APART]->plan.joined.count, 1u);
+    cr_expect_eq(entry->background[KILN__TIER_UNJOINED]->plan.joined.count, 1u);
     cr_expect_gt(entry->bytes, bytes);
     end_work(work);
     close_context(context);
 }
 
 /* A batch that is recorded anew each time has run as often. */
-Test(joined_behind, a_batch_of_equal_structure_counts, .timeout = 300)
+Test(background_joined, a_batch_of_equal_structure_counts, .timeout = 300)
 {
     kiln_context *context = make_context();
     bool joined = false;
@@ -199,7 +199,7 @@ Test(joined_behind, a_batch_of_equal_structure_counts, .timeout = 300)
     close_context(context);
 }
 
-Test(joined_behind, where_no_process_can_be_started_launches_stay_apart, .timeout = 300)
+Test(background_joined, where_no_process_can_be_started_launches_stay_apart, .timeout = 300)
 {
     setenv("KILN_STORE_PROGRAM", missing_path("kiln-store"), 1);
     kiln_context *context = make_context();
@@ -213,7 +213,7 @@ Test(joined_behind, where_no_process_can_be_started_launches_stay_apart, .timeou
 }
 
 /* As if it had been killed. */
-Test(joined_behind, where_the_process_ends_early_launches_stay_apart, .timeout = 300)
+Test(background_joined, where_the_process_ends_early_launches_stay_apart, .timeout = 300)
 {
     setenv("KILN_STORE_PROGRAM", "/bin/true", 1);
     kiln_context *context = make_context();
@@ -224,13 +224,13 @@ Test(joined_behind, where_the_process_ends_early_launches_stay_apart, .timeout =
 }
 
 /* What joins launches comes by way of the disk. */
-Test(joined_behind, without_a_cache_nothing_is_joined, .timeout = 300)
+Test(background_joined, without_a_cache_nothing_is_joined, .timeout = 300)
 {
     setenv("KILN_CACHE", "off", 1);
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
     run_often(work, 100);
-    cr_expect_null(work->batch->lease.entry->background[KILN__TIER_APART]);
+    cr_expect_null(work->batch->lease.entry->background[KILN__TIER_UNJOINED]);
     end_work(work);
     close_context(context);
 }
@@ -243,7 +243,7 @@ static size_t count_entries(void)
 }
 
 /* In a cleared cache it is missing once more: no run compiles it, another process does. */
-Test(joined_behind, what_is_gone_from_the_cache_is_compiled_behind_again, .timeout = 300)
+Test(background_joined, what_is_gone_from_the_cache_is_compiled_behind_again, .timeout = 300)
 {
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
@@ -251,7 +251,7 @@ Test(joined_behind, what_is_gone_from_the_cache_is_compiled_behind_again, .timeo
     const size_t apart = work->launches;
     const uint64_t compiled = stats_of(context).kernels_compiled;
     const struct kiln__background *background =
-        work->batch->lease.entry->background[KILN__TIER_APART];
+        work->batch->lease.entry->background[KILN__TIER_UNJOINED];
     expect_ok(kiln_context_sync_cache(context));
     const size_t entries = count_entries();
     while (background->state == KILN__BACKGROUND_WAITS)
@@ -271,7 +271,7 @@ Test(joined_behind, what_is_gone_from_the_cache_is_compiled_behind_again, .timeo
 }
 
 /* The end of the context, and of the process, waits for nobody. */
-Test(joined_behind, a_context_may_be_released_before, .timeout = 300)
+Test(background_joined, a_context_may_be_released_before, .timeout = 300)
 {
     fake_store_program("sleep 3 &");
     kiln_context *context = make_context();
@@ -294,7 +294,7 @@ static void *run_in_thread(void *user)
 }
 
 /* Together they have run as often; one of them has it compiled, and each changes by itself. */
-Test(joined_behind, threads_with_one_structure_change, .timeout = 300)
+Test(background_joined, threads_with_one_structure_change, .timeout = 300)
 {
     pthread_t threads[THREADS];
     kiln_context *context = make_context();
@@ -314,7 +314,7 @@ Test(joined_behind, threads_with_one_structure_change, .timeout = 300)
 }
 
 /* What joins them is looked for, and not waited for. */
-Test(joined_behind, a_batch_that_is_prepared_is_not_joined, .timeout = 300)
+Test(background_joined, a_batch_that_is_prepared_is_not_joined, .timeout = 300)
 {
     kiln_context *context = make_context();
     struct work *work = begin_work(context);
@@ -335,7 +335,7 @@ Test(joined_behind, a_batch_that_is_prepared_is_not_joined, .timeout = 300)
     close_context(context);
 }
 
-Test(joined_behind, says_what_will_be_joined_and_why_others_are_not, .timeout = 300)
+Test(background_joined, says_what_will_be_joined_and_why_others_are_not, .timeout = 300)
 {
     enum { LARGE = 300000 };
     static float large[LARGE];

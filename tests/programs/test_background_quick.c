@@ -139,12 +139,12 @@ static kiln_context *make_context(kiln_compile_mode mode, const char *folder)
 static size_t count_quick(const struct work *work)
 {
     const struct kiln__background *background =
-        work->batch->lease.entry->background[KILN__TIER_WITHOUT];
+        work->batch->lease.entry->background[KILN__TIER_BASELINE];
     const char *quick = work->context->runtime.device.traits->quick_options;
     size_t count = 0;
     for (size_t i = 0; background && i < background->plan.launches.count; i++)
         count += strstr(background->plan.launches.items[i].options, quick) != NULL;
-    return work->batch->lease.tier == KILN__TIER_WITHOUT ? count : 0;
+    return work->batch->lease.tier == KILN__TIER_BASELINE ? count : 0;
 }
 
 static void run_until_changed(struct work *work)
@@ -153,7 +153,7 @@ static void run_until_changed(struct work *work)
     do {
         nanosleep(&nap, NULL);
         run_work(work);
-    } while (work->batch->lease.tier == KILN__TIER_WITHOUT);
+    } while (work->batch->lease.tier == KILN__TIER_BASELINE);
 }
 
 static size_t count_entries(const char *folder)
@@ -187,7 +187,7 @@ Test(quick, kernels_compute_what_they_should, .timeout = 600)
         check_read(batch, kiln_sum(batch, y, 1, (int[]){0}, 0));
     }
     cr_expect(check_run(batch));
-    cr_expect_eq(batch->lease.tier, KILN__TIER_WITHOUT);
+    cr_expect_eq(batch->lease.tier, KILN__TIER_BASELINE);
     check_end(batch);
     check_close();
     fake_store_let_go();
@@ -223,14 +223,14 @@ static struct work *begin_some(kiln_context *context)
     return begin_samples(context, getenv("KILN_TEST_ALL_SAMPLES"));
 }
 
-Test(quick, operations_have_the_bits_of_optimised_kernels, .timeout = 600)
+Test(quick, slow_operations_have_the_bits_of_optimised_kernels, .timeout = 600)
 {
     expect_same_bits(begin_some);
 }
 
 /* ---- when ---- */
 
-Test(quick, a_batch_changes_to_its_own_kernels_and_no_other_is_stored, .timeout = 600)
+Test(quick, slow_a_batch_changes_to_its_own_kernels_and_no_other_is_stored, .timeout = 600)
 {
     fake_store_held(NULL);
     const char *folder = make_folder();
@@ -332,15 +332,16 @@ Test(quick, a_kernel_of_the_users_own_waits, .timeout = 600)
 
 /* Launches are joined afterwards, as without quick kernels: after the change runs begin to count.
  */
-Test(quick, launches_are_looked_at_after_the_change, .timeout = 600)
+Test(quick, slow_launches_are_looked_at_after_the_change, .timeout = 600)
 {
     kiln_context *context = make_context(KILN_COMPILE_QUICK, NULL);
     struct work *work = begin_layers(context);
     run_work(work);
     run_until_changed(work);
-    cr_expect_eq(work->batch->lease.tier, KILN__TIER_APART);
+    cr_expect_eq(work->batch->lease.tier, KILN__TIER_UNJOINED);
     run_work(work);
-    const struct kiln__background *apart = work->batch->lease.entry->background[KILN__TIER_APART];
+    const struct kiln__background *apart =
+        work->batch->lease.entry->background[KILN__TIER_UNJOINED];
     cr_expect(apart && apart->runs >= 1);
     end_work(work);
     close_context(context);

@@ -22,8 +22,7 @@ fi
 
 folder=$(mktemp -d) || exit 99
 trap 'rm -rf "$folder"' EXIT
-mkdir "$folder/kiln"
-cp "$source"/python/kiln/*.py "$folder/kiln" &&
+cp -R "$source/python/kiln" "$folder" && chmod -R u+w "$folder/kiln" && # `make distcheck` has it read-only
     "$python" -B "$source/python/generate.py" "$source" "$folder/kiln" || exit 99
 export KILN_LIBRARY="$library" KILN_HEADERS="$PWD/include/kiln" KILN_SOURCE="$source"
 export PYTHONPATH="$folder" PYTHONDONTWRITEBYTECODE=1

@@ -122,7 +122,7 @@ Test(loop, steps)
             check_steps(counts[i], steps[k], IN_KERNEL);
 }
 
-Test(loop, step_by_step)
+Test(loop, slow_step_by_step)
 {
     static const size_t steps[] = {0, 1, 2, 13};
     for (size_t i = 0; i < 4; i++) {

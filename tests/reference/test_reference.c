@@ -261,6 +261,20 @@ Test(bounds, say_nothing_of_powers_that_may_be_whole)
     }
 }
 
+/* tanh(9) is 1 to within its error, and 1 to the power of NaN is 1; so is NaN to that of 0. */
+Test(bounds, say_nothing_of_powers_of_nan_that_may_be_1)
+{
+    static const float nine = 9, nan = NAN;
+    for (int i = 0; i < 2; i++) {
+        kiln_batch *b = imagined_batch();
+        kiln_tensor near = kiln_tanh(b, kiln_upload(b, KILN_F32, 0, NULL, &nine));
+        const kiln_tensor none = kiln_upload(b, KILN_F32, 0, NULL, &nan);
+        if (i)
+            near = kiln_sub(b, near, kiln_constant(b, KILN_F32, 1));
+        cr_expect(isinf(bound_of(b, i ? kiln_pow(b, none, near) : kiln_pow(b, near, none))));
+    }
+}
+
 /* A query too small for f16 becomes 0, which an infinite key makes NaN; else its score is -inf, and
  * the key is not seen. */
 Test(bounds, say_nothing_of_infinities_times_what_may_be_nothing)

@@ -157,7 +157,7 @@ static void expect_encoder(kiln_precision precision, kiln_type type, bool splits
         maps += casts;
         tensor_cores += !strcmp(name_of(launch), "wgmma");
         rows += !strcmp(name_of(launch), "kiln_rows");
-        cr_expect_eq(casts, launch->makes != 0, "launch %zu", i);
+        cr_expect_eq(casts, launch->prepacks != 0, "launch %zu", i);
         cr_expect_eq(stores_of(&plan, i), 1u, "launch %zu", i);
         const bool before_norm = i + 1 < launches && !casts &&
                                  !strcmp(name_of(&plan.launches.items[i + 1]), "kiln_rows");

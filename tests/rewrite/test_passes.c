@@ -144,7 +144,8 @@ Test(passes, sink_transposes_below_additions)
 {
     kiln_batch *batch = imagined_batch();
     kiln_tensor x = imagine_matrix(batch, 4, 8), row = imagine_vector(batch, 8);
-    kiln_tensor sum = kiln_add(batch, kiln_add(batch, x, row), kiln_constant(batch, KILN_F32, 2));
+    kiln_tensor two = kiln_constant(batch, KILN_F32, 2);
+    kiln_tensor sum = kiln_add(batch, kiln_add(batch, x, row), two);
     ask(batch, kiln_transpose(batch, sum, NULL));
     check_passes("passes_sink_transpose", batch);
 }
@@ -245,7 +246,8 @@ static kiln_tensor heads_of(kiln_batch *batch, kiln_tensor y)
 
 static kiln_tensor product_of_rows(kiln_batch *batch)
 {
-    return kiln_matmul(batch, imagine_matrix(batch, 10, 6), imagine_matrix(batch, 6, 12));
+    kiln_tensor w = imagine_matrix(batch, 6, 12);
+    return kiln_matmul(batch, imagine_matrix(batch, 10, 6), w);
 }
 
 /* Below reshapes, too; but not what comes for each row of a sequence, which the product's kernel
@@ -299,6 +301,20 @@ Test(passes, read_windows_without_their_padding)
     options.before[1] = 2;
     ask(batch, kiln_conv2d(batch, x, imagine(batch, 4, (size_t[]){3, 3, 1, 8}), &options));
     check_passes("passes_windows", batch);
+}
+
+/* Steps that follow each other: padding that has been read is gone over. */
+Test(passes, go_over_padding)
+{
+    kiln_batch *batch = imagined_batch();
+    kiln_tensor u = imagine_vector(batch, 8);
+    for (int step = 0; step < 4; step++) {
+        kiln_tensor p = kiln_pad(batch, u, (size_t[]){1}, (size_t[]){0}, 0);
+        kiln_tensor before = kiln_slice(batch, p, (int64_t[]){0}, (int64_t[]){8}, NULL);
+        u = kiln_add(batch, kiln_scale(batch, u, 0.5), before);
+    }
+    ask(batch, u);
+    check_passes("passes_pads", batch);
 }
 
 /* An image among millions is read as one of few is, the order of its sums with it: the table

@@ -96,6 +96,67 @@ Test(one_launch, has_the_bits_of_many)
     close_context(one);
 }
 
+/* A recurrent layer behind maps and a product and before others, with weights in buffers: what
+ * brings these into other forms runs once, and all that runs again is one launch. */
+static kiln_batch *record_recurrent(kiln_context *context, size_t gates,
+                                    kiln_buffer *const *weights, struct results *results)
+{
+    enum { WIDE = 20, HIDDEN = 24 };
+    kiln_batch *batch = kiln_batch_create(context);
+    const size_t rows = gates * HIDDEN;
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 3, (size_t[]){2, 3, WIDE}, given + 5000), last;
+    kiln_tensor w[4];
+    for (int i = 0; i < 4; i++)
+        w[i] = kiln_import(batch, weights[i]);
+    kiln_recurrent layer = KILN_RECURRENT_INIT;
+    x = kiln_tanh(
+        batch, kiln_matmul(batch, kiln_sin(batch, x),
+                           kiln_transpose(
+                               batch, kiln_reshape(batch, w[0], 2, (size_t[]){WIDE, WIDE}), NULL)));
+    layer.x = x;
+    layer.w = kiln_reshape(batch, w[1], 3, (size_t[]){2, rows, WIDE});
+    layer.r = kiln_reshape(batch, w[2], 3, (size_t[]){2, rows, HIDDEN});
+    layer.direction = KILN_BIDIRECTIONAL;
+    x = gates == 4 ? kiln_lstm(batch, &layer, &last, NULL) : kiln_gru(batch, &layer, &last);
+    x = kiln_matmul(batch, x, kiln_reshape(batch, w[3], 2, (size_t[]){HIDDEN, 10}));
+    expect_ok(kiln_read(batch, kiln_sigmoid(batch, x), results->values[0],
+                        2 * 2 * 3 * 10 * sizeof(float)));
+    expect_ok(kiln_read(batch, last, results->values[1], 2 * 3 * HIDDEN * sizeof(float)));
+    return batch;
+}
+
+Test(one_launch, has_recurrent_layers)
+{
+    begin();
+    kiln_context *contexts[2] = {open_with("off"), open_with("on")};
+    struct results *const all[2] = {&apart, &joined};
+    for (size_t gates = 3; gates <= 4; gates++) {
+        for (int i = 0; i < 2; i++) {
+            kiln_buffer *weights[4];
+            const size_t counts[4] = {400, 2 * gates * 24 * 20, 2 * gates * 24 * 24, 240};
+            for (int k = 0; k < 4; k++)
+                weights[k] = make_buffer(contexts[i], counts[k], given + 7000 * k + 3000);
+            memset(all[i], 0, sizeof *all[i]);
+            kiln_batch *batch = record_recurrent(contexts[i], gates, weights, all[i]);
+            run_batch(batch);
+            run_batch(batch);
+            const uint64_t before = stats_of(contexts[i]).launches;
+            run_batch(batch);
+            all[i]->launches = (size_t)(stats_of(contexts[i]).launches - before);
+            kiln_batch_release(batch);
+            for (int k = 0; k < 4; k++)
+                kiln_buffer_release(weights[k]);
+        }
+        cr_expect_eq(memcmp(apart.values, joined.values, sizeof apart.values), 0, "%zu gates",
+                     gates);
+        if (joins(contexts[1]))
+            cr_expect_eq(joined.launches, 1, "%zu gates: %zu of %zu", gates, joined.launches,
+                         apart.launches);
+    }
+    close_context(contexts[0]);
+    close_context(contexts[1]);
+}
+
 /* Layers with products of each form: one row, few and many, weights along rows and columns. */
 static kiln_batch *record_layers(kiln_context *context, size_t rows, struct results *results)
 {
@@ -132,6 +193,41 @@ Test(one_launch, has_the_bits_of_many_products)
     }
     close_context(many);
     close_context(one);
+}
+
+/* Layers whose weights lie in buffers, and are packed before the first of them runs. */
+Test(one_launch, packs_the_weights_of_all_layers_first)
+{
+    enum { ROWS = 32, WIDE = 64, INNER = 512 };
+    begin();
+    const char *const words[] = {"off", "on"};
+    struct results *const results[] = {&apart, &joined};
+    for (int i = 0; i < 2; i++) {
+        kiln_context *context = open_with(words[i]);
+        kiln_buffer *up, *down;
+        expect_ok(kiln_buffer_create(context, KILN_F32, 2, (size_t[]){INNER, WIDE}, &up));
+        expect_ok(kiln_buffer_create(context, KILN_F32, 2, (size_t[]){WIDE, INNER}, &down));
+        expect_ok(kiln_buffer_write(up, 0, given + 2000, sizeof(float) * INNER * WIDE));
+        expect_ok(kiln_buffer_write(down, 0, given + 2001, sizeof(float) * INNER * WIDE));
+        kiln_batch *batch = kiln_batch_create(context);
+        expect_ok(kiln_batch_set_batch_invariant(batch));
+        kiln_tensor x = kiln_upload(batch, KILN_F32, 2, (size_t[]){ROWS, WIDE}, given + 3000);
+        for (int layer = 0; layer < 3; layer++) {
+            const kiln_tensor inner =
+                kiln_tanh(batch, kiln_matmul_transposed(batch, x, 0, kiln_import(batch, up), 1));
+            x = kiln_softmax(batch,
+                             kiln_matmul_transposed(batch, inner, 0, kiln_import(batch, down), 1),
+                             1, (int[]){1});
+        }
+        expect_ok(kiln_read(batch, x, results[i]->values[0], ROWS * WIDE * sizeof(float)));
+        run_batch(batch);
+        run_batch(batch);
+        kiln_batch_release(batch);
+        kiln_buffer_release(up);
+        kiln_buffer_release(down);
+        close_context(context);
+    }
+    cr_expect_eq(memcmp(apart.values[0], joined.values[0], ROWS * WIDE * sizeof(float)), 0);
 }
 
 /* Two products by one kernel, or one by two kernels of the same file, that adds up parts of it. */

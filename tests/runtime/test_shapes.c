@@ -147,8 +147,8 @@ Test(shapes, of_known_kernels_are_watched_in_each_queue)
     const struct kiln__executable *executable = batch->lease.executable;
     const struct kiln__launch *launch = kiln__plan_launch_at(executable->plan, 0);
     const struct kiln__stream *stream = context->runtime.compute;
-    const struct kiln__kernel_form form =
-        kiln__kernel_form(launch->dimensions, launch->global, launch->local);
+    const struct kiln__launch_shape form =
+        kiln__launch_shape(launch->dimensions, launch->global, launch->local);
     cr_assert(executable->kernels[0] != NULL);
     cr_expect_eq(kiln__kernel_was_launched(executable->lent[0], stream->queue, &form),
                  stream->gated);

@@ -24,6 +24,7 @@ static kiln_context *imagine_context(kiln_context *context, kiln_device_type typ
     *info = (kiln_device_info){.type = type, .preferred_vector_f32 = 16, .compute_units = 4};
     strcpy(info->name, "imagined");
     strcpy(info->platform, platform);
+    info->shares_host_memory = type == KILN_DEVICE_CPU;
     info->max_work_group = 1024;
     info->local_memory = 48 << 10;
     info->cache = 1 << 20;
@@ -137,7 +138,8 @@ struct kiln__graph graph_of(const kiln_batch *batch)
     return copy;
 }
 
-static const struct kiln__kernel_support no_support;
+/* Of no device, but for passes that need no kernel. */
+static const struct kiln__kernel_support no_support = {.reads_padded = true};
 
 /* Each as kiln_batch_execute() goes through it. */
 static struct kiln__graph after_passes(const kiln_batch *batch, struct kiln__text *log)

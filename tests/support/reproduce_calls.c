@@ -277,7 +277,7 @@ static void print_scan(struct printer *printer, const struct kiln__node *node)
 /* No call takes positions that are apart: their scatter, in the type that it is stored in. */
 static void print_scatter(struct printer *printer, const struct kiln__node *node)
 {
-    const bool apart = node->op == KILN__SCATTER_APART;
+    const bool apart = node->op == KILN__SCATTER_DISTINCT;
     kiln__text_add(printer->text, "%skiln_scatter(b, t%u, t%u, t%u, %llu, %u)",
                    apart ? "kiln_cast(b, " : "", node->input[KILN__SCATTER_BASE],
                    node->input[KILN__SCATTER_INDICES], node->input[KILN__SCATTER_VALUES],

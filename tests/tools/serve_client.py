@@ -634,5 +634,82 @@ def hub():
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (24, 5), usage
 
 
+def genai():
+    """A model in an ONNX file gives each of many the text that `kiln generate` has made alone."""
+    with open(sys.argv[3], "rb") as file:
+        known = file.read()[:-1].decode(errors="replace")
+    prompt, got = "the sun is out there", [None] * 8
+    prompts = [prompt, prompt + " in the rain", "they were", prompt]
+    alone = [text(one, model="genai", max_tokens=27) for one in prompts]
+    assert alone[0] == known, (alone[0], known)
+
+    def client(i):
+        got[i] = text(prompts[i % 4], model="genai", max_tokens=27)
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == 2 * alone, (got, alone)
+    status, said = post("/v1/chat/completions", model="genai", max_tokens=27, temperature=0,
+                        messages=[{"role": "user", "content": prompt}])
+    assert status == 200 and said["choices"][0]["message"]["content"] == known, said
+
+
+def vectors_gguf():
+    """An encoder in a GGUF file gives what `kiln embed` makes of these lines, whatever is beside them."""
+    with open(sys.argv[3], encoding="utf-8") as file:
+        known = [bits([float(x) for x in line.split()]) for line in file]
+    for lines in (LINES, LINES[:1], LINES[:4:-1]):
+        status, answer = post("/v1/embeddings", model="bert", input=lines)
+        assert status == 200, answer
+        got = [bits(one["embedding"]) for one in answer["data"]]
+        assert got == [known[LINES.index(line)] for line in lines]
+    status, answer = post("/v1/embeddings", model="bert", input="sun " * 39)
+    assert status == 400 and "more than the 40 tokens" in answer["error"]["message"], answer
+    status, answer = post("/v1/completions", model="bert", prompt="sun")
+    assert status == 400 and "is an encoder" in answer["error"]["message"], answer
+
+
+def faults_begin():
+    """What each prompt goes on with, for others to compare."""
+    with open(sys.argv[3], "w", encoding="utf-8") as file:
+        json.dump([text(prompt, max_tokens=60) for prompt in PROMPTS], file)
+
+
+def faults():
+    """8 clients at once get that; at least so many runs have failed meanwhile."""
+    with open(sys.argv[3], encoding="utf-8") as file:
+        known = json.load(file)
+    got = [None] * 8
+
+    def client(i):
+        got[i] = [text(PROMPTS[k % 4], max_tokens=60) for k in range(i, i + 4)]
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == [[known[k % 4] for k in range(i, i + 4)] for i in range(8)], (got, known)
+    status, said = ask("GET", "/metrics")
+    failed = re.search(r"failed_steps_total\{.*\} (\d+)", said.decode())
+    assert status == 200 and int(failed[1]) >= int(sys.argv[4]), said
+
+
+def faults_killed():
+    """The server goes in the midst of an answer, which ends."""
+    connection, answer = begin("/v1/completions", stream=True, max_tokens=150), b""
+    while b"data:" not in answer:
+        part = connection.recv(1000)
+        assert part, answer
+        answer += part
+    os.kill(int(sys.argv[4]), signal.SIGKILL)
+    try:
+        while connection.recv(1000):
+            pass
+    except ConnectionError:
+        pass
+
+
 globals()[sys.argv[2]]()
 print("fine")

@@ -27,13 +27,25 @@ if ! "$kiln" info >/dev/null 2>&1; then
     exit
 fi
 check "a file that is not there" 1 'kiln chat: .*nowhere.gguf: No such file' nowhere.gguf
-check "a folder of onnxruntime-genai's form" 1 'which kiln generate alone runs' "$source/tests/lm/genai"
 hub llama wide "$folder/hub"
 printf %s '{% for m in messages %}{{ m.content }}{% endfor %}' >"$folder/hub/chat_template.jinja"
 run() {
     echo the sun | "$kiln" chat -n 4 "$folder/hub" >"$folder/said" && wc -c <"$folder/said"
 }
 check "a folder answers" 0 '^ *[1-9][0-9]*$'
+if ! "$kiln" embed --help 2>&1 | grep -q 'built without'; then
+    run() {
+        echo the sun | "$kiln" chat "$source/tests/lm/genai"
+    }
+    check "a folder without a template" 1 'the model.s file has no chat template'
+    mkdir "$folder/genai"
+    cp "$source"/tests/lm/genai/* "$folder/genai"
+    printf %s '{% for m in messages %}{{ m.content }}{% endfor %}' >"$folder/genai/chat_template.jinja"
+    run() {
+        printf 'the sun is out there\n\n' | "$kiln" chat -n 27 "$folder/genai" | cksum
+    }
+    check "a folder of onnxruntime-genai's form answers as it generates" 0 '^3122130404 37$'
+fi
 run() {
     "$kiln" chat "$model" </dev/null && echo fine
 }

@@ -52,7 +52,7 @@ check "no word at all" 2 'there is no option --complete\|unrecognized option' "$
 if [ -n "$("$kiln" --complete run --)" ]; then
     check "a model is a file" 0 '^ :file  $' offered run ''
     check "one model" 0 '^ $' offered run model.onnx ''
-    check "words as a value" 0 '^ f32 tf32 bf16 f16 $' offered run --precision ''
+    check "words as a value" 0 '^ f32 tf32 bf16 f16 i8 $' offered run --precision ''
     check "words behind a =" 0 '^ --precision=bf16 $' offered run --precision=b
     check "a file behind a name" 0 '^ :file x= $' offered run --input x=mod
     check "both behind an option" 0 '^ :file --input=x= $' offered run --input=x=mod
@@ -84,7 +84,7 @@ if command -v bash >/dev/null; then
     if [ -n "$("$kiln" --complete run --)" ]; then
         check "bash: behind a =" 0 '^ bf16 $' \
             bash_words "$kiln run --precision=b" "$kiln" run --precision = b
-        check "bash: at the =" 0 '^ f32 tf32 bf16 f16 $' \
+        check "bash: at the =" 0 '^ f32 tf32 bf16 f16 i8 $' \
             bash_words "$kiln run --precision=" "$kiln" run --precision =
     fi
 fi

@@ -64,6 +64,11 @@ check "no lines" 0 '^0 sentences' -m "$encoder" /dev/null
 check "an array" 0 '^4 sentences' -m "$encoder" --no-normalize -o "$folder/v.npy" "$folder/lines"
 check "text in a file" 0 '^4 sentences' -m "$encoder" -o "$folder/v.txt" "$folder/lines"
 check "an output that cannot be written" 1 'nowhere' -m "$encoder" -o "$folder/nowhere/v.npy" "$folder/lines"
+check "two devices, as it happens one twice" 0 '^4 sentences, 17 tokens in .* on .*, ' \
+    -m "$encoder" --device 0,0 "$folder/lines"
+check "a device of several that is not there" 1 'device' -m "$encoder" --device 0,nosuch "$folder/lines"
+check "more devices than there can be" 1 'more than 16 devices' -m "$encoder" \
+    --device 0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0 "$folder/lines"
 run() {
     head -c 80 "$folder/v.npy"
 }
@@ -95,10 +100,10 @@ run() {
 check "three windows of lines, each in its place" 0 '^30000 lines, 0 wrong$'
 run() {
     "$kiln" embed -m "$encoder" -p mean -o "$folder/file.npy" "$folder/many" &&
-        write_lines 30000 | "$kiln" embed -m "$encoder" -p mean --json -o "$folder/pipe.npy" - &&
+        write_lines 30000 | "$kiln" embed -m "$encoder" -d 0,0 -p mean --json -o "$folder/pipe.npy" - &&
         cmp "$folder/file.npy" "$folder/pipe.npy"
 }
-check "the same from a pipe, as an array" 0 '"sentences": 30000, "tokens": 179995, "seconds"'
+check "the same from a pipe and by two devices, as an array" 0 '"sentences": 30000, "tokens": 179995, "seconds"'
 mkfifo "$folder/fifo"
 run() {
     exec 3<>"$folder/fifo" # which never ends
@@ -117,6 +122,23 @@ run() {
     "$kiln" embed "$@"
 }
 check "a model that is nowhere" 1 "nothing: No such file" -m "$folder/nothing"
+if [ -f libkiln-lm.la ]; then
+    lm=${srcdir:-.}/tests/lm
+    printf '%s\n' 'The sun is out' '[MASK] sun' "$(yes sun | head -n 99 | tr '\n' ' ')" >"$folder/words"
+    check "a GGUF file" 0 '^3 sentences, 50 tokens' -m "$lm/bert.gguf" -o "$folder/of-file.txt" "$folder/words"
+    check "its own pooling" 0 '^3 sentences' -m "$lm/bert.gguf" -p cls -o "$folder/cls.txt" "$folder/words"
+    check "another pooling" 0 '^3 sentences' -m "$lm/bert.gguf" -p mean -o "$folder/mean.txt" "$folder/words"
+    run() {
+        cmp "$folder/of-file.txt" "$folder/cls.txt" && ! cmp -s "$folder/cls.txt" "$folder/mean.txt" && echo fine
+    }
+    check "which differ" 0 '^fine$'
+    run() {
+        "$kiln" embed "$@"
+    }
+    check "a line's end is left out there, too" 0 '^3 sentences, 14 tokens' -m "$lm/bert.gguf" -l 5 "$folder/words"
+    check "no room in a GGUF file's texts" 1 'no room for words' -m "$lm/bert.gguf" -l 2 "$folder/words"
+    check "a language model" 1 'the model is no encoder: see kiln generate' -m "$lm/tiny.gguf" "$folder/words"
+fi
 check "a folder instead of lines" 1 'empty: Is a directory' -m "$encoder" "$folder/empty"
 
 finish

@@ -37,7 +37,7 @@ check "two models" 2 '"b" is one argument too many' a b
 check "an input without a file" 2 '"x" is not NAME=VALUE' --input x a
 check "a size that is none" 2 '"0" is no number from 1' --dim batch=0 a
 check "runs that are none" 2 '"many" is no number from 1' --bench=many a
-check "a type that is none" 2 '"f8" is no precision: f32, tf32, bf16 or f16' --precision f8 a
+check "a type that is none" 2 '"f8" is no precision: f32, tf32, bf16, f16 or i8' --precision f8 a
 check "a profile of what is compared" 2 'either --profile or --validate' --profile --validate a
 if ! "$kiln" info >/dev/null 2>&1; then
     finish

@@ -45,7 +45,8 @@ if [ "$vectors" ]; then
 else
     check "a build without encoders" 1 'built without libkiln-onnx, which reads x.onnx' x.onnx
 fi
-check "a model of onnxruntime-genai" 1 'which kiln generate alone runs' "$source/tests/lm/genai"
+[ ! "$vectors" ] || check "a context that an ONNX file has not" 1 'context is 65 tokens, and the model has 64' \
+    --context 65 "$source/tests/lm/genai"
 hub llama wide "$folder/hub"
 check "a memory that is too small" 1 'options->memory_limit is 1048576' --memory-limit 1 --context 4000 "$model"
 
@@ -109,6 +110,24 @@ run() {
     cat "$folder/log"
 }
 check "what is said" 0 '^kiln serve: ends as soon as [1-9][0-9]* requests are answered$'
+
+if [ "$vectors" ]; then
+    mkdir "$folder/genai"
+    cp "$source"/tests/lm/genai/* "$folder/genai"
+    printf %s '{% for m in messages %}{{ m.content }}{% endfor %}' >"$folder/genai/chat_template.jinja"
+    "$kiln" generate -n 27 "$folder/genai" 'the sun is out there' >"$folder/generated"
+    "$kiln" embed -m "$source/tests/lm/bert.gguf" "$folder/lines" >"$folder/embedded" 2>/dev/null
+    serve --slots 3 --context 64 "$folder/genai" "bert=$source/tests/lm/bert.gguf"
+    run() {
+        ask "$@"
+    }
+    check "a model of onnxruntime-genai, for one and for eight at once" 0 '^fine$' genai "$folder/generated"
+    check "vectors of an encoder in a GGUF file" 0 '^fine$' vectors_gguf "$folder/embedded"
+    run() {
+        kill -TERM "$server" && wait "$server" && echo fine
+    }
+    check "a clean end of it" 0 '^fine$'
+fi
 
 serve --slots 2 --context 60000 --drain 0 "$folder/hub"
 run() {

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes bert.gguf, nomic-bert.gguf and encoders.def beside it, which are checked in: python3
+make_encoders.py, with the packages gguf, tokenizers, torch and transformers. Weights are random; what is
+known of them comes from transformers in float64, tokens from tokenizers."""
+import os
+
+import gguf
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType as T
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import BertConfig, BertModel, NomicBertConfig, NomicBertModel
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+CORPUS = ["The sun is out and the rain is over: they're going to the river, aren't they? ",
+          "In 1984 there were 25 sunny days, 1,234 in 10 years. ", "Où est le café? Là-bas, à côté. ",
+          "Привет, как дела? ", "日本語の文章。 "]
+LINES = ["", "The sun is out", "the  rain,\tis over\n", "they're going; AREN'T they?", "Où est le café côté",
+         "Привет, мир!", "日本語の文章 123", "unheard-of words: qqq", "[MASK] is out", "naïve Ünder", "a\u0301b\u200dc",
+         "in 1984 there were 25 sunny days in the river " * 7, "İstanbul ΣΑΣ ß", "नमस्ते दुनिया", "🙂 sun\u3000rain"]
+SIZES = {"bert": dict(layers=2, width=32, heads=2, inner=64, context=40),
+         "nomic-bert": dict(layers=2, width=64, heads=4, inner=96, context=64)}
+random = np.random.default_rng(11)
+
+
+def make_tokenizer(cased):
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=not cased)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.train_from_iterator(CORPUS * 3, trainers.WordPieceTrainer(
+        vocab_size=260, special_tokens=SPECIAL, show_progress=False))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    return tokenizer
+
+
+def add_tensor(made, name, kind, *shape):
+    if len(shape) == 1:
+        data = random.uniform(0.5, 1.5, shape) if name.endswith("norm.weight") else random.normal(0, 0.3, shape)
+    else:
+        data = random.standard_normal(shape) * (1.0 if name.startswith(("token", "position")) else 1.5 * shape[-1] ** -0.5)
+    data = gguf.quantize(data.astype(np.float32), kind)
+    made[name] = data, kind, torch.tensor(gguf.dequantize(data, kind).astype(np.float64))
+
+
+def make_weights(name, words):
+    """{name: (what the file has, type, weights)}"""
+    made, size = {}, SIZES[name]
+    width, inner, plain = size["width"], size["inner"], name == "bert"
+
+    def norm(of):
+        add_tensor(made, f"{of}.weight", T.F32, width)
+        add_tensor(made, f"{of}.bias", T.F32, width)
+
+    def product(of, kind, rows, columns):
+        add_tensor(made, f"{of}.weight", kind, rows, columns)
+        if plain:
+            add_tensor(made, f"{of}.bias", T.F32, rows)
+
+    add_tensor(made, "token_embd.weight", T.Q8_0, words, width)
+    add_tensor(made, "token_types.weight", T.F32, 2, width)
+    if plain:
+        add_tensor(made, "position_embd.weight", T.F16, size["context"], width)
+    norm("token_embd_norm")
+    for i, kind in enumerate((T.Q8_0, T.F16)):
+        for of in ("attn_q", "attn_k", "attn_v") if plain else ():
+            product(f"blk.{i}.{of}", kind, width, width)
+        if not plain:
+            product(f"blk.{i}.attn_qkv", kind, 3 * width, width)
+            product(f"blk.{i}.ffn_gate", kind, inner, width)
+        product(f"blk.{i}.attn_output", kind, width, width)
+        norm(f"blk.{i}.attn_output_norm")
+        product(f"blk.{i}.ffn_up", T.Q4_0 if i else kind, inner, width)
+        product(f"blk.{i}.ffn_down", kind, width, inner)
+        norm(f"blk.{i}.layer_output_norm")
+    return made
+
+
+def write_model(name, tokenizer, weights):
+    size = SIZES[name]
+    writer = gguf.GGUFWriter(os.path.join(HERE, f"{name}.gguf"), name)
+    writer.add_name(f"tiny {name}")
+    writer.add_block_count(size["layers"])
+    writer.add_context_length(size["context"])
+    writer.add_embedding_length(size["width"])
+    writer.add_feed_forward_length(size["inner"])
+    writer.add_head_count(size["heads"])
+    writer.add_layer_norm_eps(1e-12)
+    writer.add_causal_attention(False)
+    writer.add_pooling_type(gguf.PoolingType.CLS if name == "bert" else gguf.PoolingType.MEAN)
+    if name != "bert":
+        writer.add_rope_freq_base(1000.0)
+    writer.add_token_type_count(2)
+    writer.add_tokenizer_model("bert")
+    writer.add_tokenizer_pre("jina-v2-en")
+    pieces = [piece for piece, _ in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])]
+    writer.add_token_list([piece if piece in SPECIAL else piece[2:] if piece.startswith("##") else "\u2581" + piece
+                           for piece in pieces])  # as llama.cpp's converter has it
+    writer.add_token_types([3 if piece in SPECIAL else 1 for piece in pieces])
+    for add, number in ((writer.add_unk_token_id, 1), (writer.add_sep_token_id, 3), (writer.add_pad_token_id, 0),
+                        (writer.add_mask_token_id, 4)):
+        add(number)
+    writer.add_uint32("tokenizer.ggml.cls_token_id", 2)
+    for tensor, (data, kind, _) in weights.items():
+        writer.add_tensor(tensor, data, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def make_reference(name, words, weights):
+    """transformers' model with these weights, in float64."""
+    size = SIZES[name]
+    common = dict(vocab_size=words, hidden_size=size["width"], num_hidden_layers=size["layers"],
+                  num_attention_heads=size["heads"], intermediate_size=size["inner"],
+                  max_position_embeddings=size["context"], attn_implementation="eager", layer_norm_eps=1e-12)
+    w = {key: value for key, (_, _, value) in weights.items()}
+    model = BertModel(BertConfig(**common), add_pooling_layer=False) if name == "bert" else NomicBertModel(
+        NomicBertConfig(**common, rope_parameters={"rope_type": "default", "rope_theta": 1000.0}),
+        add_pooling_layer=False)
+    model = model.double().eval()
+    names = {"embeddings.word_embeddings.weight": "token_embd.weight",
+             "embeddings.position_embeddings.weight": "position_embd.weight",
+             "embeddings.token_type_embeddings.weight": "token_types.weight",
+             "embeddings.LayerNorm": "token_embd_norm", "embeddings.norm": "token_embd_norm"}
+    parts = {"attention.self.query": "attn_q", "attention.self.key": "attn_k", "attention.self.value": "attn_v",
+             "attention.output.dense": "attn_output", "attention.output.LayerNorm": "attn_output_norm",
+             "intermediate.dense": "ffn_up", "output.dense": "ffn_down", "output.LayerNorm": "layer_output_norm",
+             "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+             "self_attn.o_proj": "attn_output", "post_attention_layernorm": "attn_output_norm",
+             "mlp.up_proj": "ffn_up", "mlp.gate_proj": "ffn_gate", "mlp.down_proj": "ffn_down",
+             "post_mlp_layernorm": "layer_output_norm"}
+    for i in range(size["layers"]):
+        if name != "bert":
+            for part, rows in zip("qkv", w[f"blk.{i}.attn_qkv.weight"].chunk(3)):
+                w[f"blk.{i}.attn_{part}.weight"] = rows
+    with torch.no_grad():
+        for key, parameter in model.named_parameters():
+            whole = names.get(key)
+            if whole is None:
+                stem, end = key.rsplit(".", 1)
+                if stem in names:
+                    whole = f"{names[stem]}.{end}"
+                else:
+                    before = "encoder.layer." if "encoder.layer." in stem else "layers."
+                    number, part = stem.split(before)[1].split(".", 1)
+                    whole = f"blk.{number}.{parts[part]}.{end}"
+            assert parameter.shape == w[whole].shape, (key, whole)
+            parameter.copy_(w[whole])
+    return model
+
+
+def vector(name, model, ids):
+    most = SIZES[name]["context"]
+    ids = ids if len(ids) <= most else ids[:most - 1] + ids[-1:]
+    with torch.no_grad():
+        hidden = model(torch.tensor([ids])).last_hidden_state[0]
+    pooled = hidden[0] if name == "bert" else hidden.mean(0)
+    return (pooled / pooled.norm()).tolist()
+
+
+def c_text(text):
+    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}"
+                         for b in text.encode()) + '"'
+
+
+with open(os.path.join(HERE, "encoders.def"), "w", encoding="ascii") as file:
+    file.write("/* SPDX-License-Identifier: Apache-2.0 */\n/* Made by make_encoders.py: model, text, its tokens with "
+               "those around it, its vector. */\n")
+    for name, cased in (("bert", False), ("nomic-bert", True)):
+        tokenizer = make_tokenizer(cased)
+        weights = make_weights(name, tokenizer.get_vocab_size())
+        write_model(name, tokenizer, weights)
+        model = make_reference(name, tokenizer.get_vocab_size(), weights)
+        for line in LINES:
+            ids = tokenizer.encode(line).ids
+            file.write(f'ENCODED("{name}.gguf", {c_text(line)}, TOKENS({", ".join(map(str, ids + [-1]))}), '
+                       f'REALS({", ".join(f"{x:.7g}" for x in vector(name, model, ids))}))\n')
+    file.write("#undef ENCODED\n")
