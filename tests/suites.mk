@@ -284,15 +284,17 @@ dist_tests = tests/util/test_util tests/rewrite/test_passes tests/fuse/test_fusi
 RUN_SUITES = srcdir='$(srcdir)' MAKE='$(MAKE)' $(SHELL) $(srcdir)/tests/run-suites
 
 # The binary interface beside that of the last release, which tests/abi describes; `make abi` describes
-# this one in its place.
+# this one in its place. abi-versions: whether new functions say that the last release has them.
 ABI_FILE = $(srcdir)/tests/abi/$$name.$(host_cpu).abi
 EACH_SHARED = for name in libkiln libkiln-lm libkiln-mpi libkiln-onnx; do [ ! -f .libs/$$name.so ] ||
 check-abi: all
 	@$(EACH_SHARED) $(SHELL) $(srcdir)/tests/check-abi compare "$(ABI_FILE)" .libs/$$name.so \
 	    '$(srcdir)/include/kiln' || exit 1; done
+abi-versions: all
+	@$(EACH_SHARED) $(SHELL) $(srcdir)/tests/check-abi versions "$(ABI_FILE)" .libs/$$name.so || exit 1; done
 abi: all
-	@$(EACH_SHARED) $(SHELL) $(srcdir)/tests/check-abi describe .libs/$$name.so "$(ABI_FILE)" || \
-	    exit 1; done
+	@$(EACH_SHARED) $(SHELL) $(srcdir)/tests/check-abi describe .libs/$$name.so \
+	    '$(srcdir)/include/kiln' "$(ABI_FILE)" || exit 1; done
 
 # What is to be published of a version, in release-VERSION: see there, and doc/HACKING.md.
 release: all

@@ -8,7 +8,9 @@ if ! command -v abidiff >/dev/null; then
     exit 0
 fi
 
-# library NAME SONAME [SED-EXPRESSION]: one with a structure that can grow, after the expression.
+map=
+# library NAME SONAME [SED-EXPRESSION]: one with a structure that can grow, after the expression, and a
+# version script, $map.
 library() {
     mkdir -p "$folder/$1/include/kiln"
     sed "${3-}" >"$folder/$1/include/kiln/shape.h" <<'TEXT'
@@ -26,8 +28,10 @@ int kiln_wash(struct kiln_state *state);
 TEXT
     sed "${3-}" >"$folder/$1/shape.c" <<'TEXT'
 #include "include/kiln/shape.h"
+enum kiln_depths { KILN_LOW, /* depths */ KILN_HIGH };
 struct kiln_state {
     int secret;
+    enum kiln_depths depths;
 };
 int kiln_paint(struct kiln_state *state, const struct kiln_options *options, enum kiln_color color)
 {
@@ -37,7 +41,8 @@ int kiln_wash(struct kiln_state *state) { return state->secret; }
 /* bodies */
 TEXT
     (cd "$folder/$1" &&
-        ${CC:-cc} -g -fPIC -shared -Wl,-soname,"$2" -o libshape.so "$folder/$1/shape.c")
+        ${CC:-cc} -g -fPIC -shared -Wl,-soname,"$2" ${map:+"-Wl,--version-script=$map"} -o libshape.so \
+            "$folder/$1/shape.c")
 }
 
 compare() {
@@ -49,7 +54,10 @@ same="^libshape.so.0 is as the last release had it\$"
 library before libshape.so.0
 check "without a release there is nothing to compare" 0 '^# SKIP:  1$' compare before
 check "a release is described" 0 '^libshape.so.0 is described in' \
-    sh "$source/tests/check-abi" describe "$folder/before/libshape.so" "$folder/release.abi"
+    sh "$source/tests/check-abi" describe "$folder/before/libshape.so" "$folder/before/include/kiln" \
+    "$folder/release.abi"
+check "a description has nothing that programs do not see" 0 '^0$' \
+    awk '/secret|kiln_depths/ { n++ } END { print n + 0 }' "$folder/release.abi"
 check "the same library is the same" 0 "$same" compare before
 
 # each NAME STATUS PATTERN SED-EXPRESSION
@@ -63,12 +71,31 @@ each "functions may be added" 0 "$same" 's|/\* functions \*/|int kiln_new(void);
     s|/\* bodies \*/|int kiln_new(void) { return 0; }|'
 each "a constant may be added" 0 "$same" 's/KILN_GREEN,/KILN_GREEN, KILN_BLUE,/'
 each "what programs do not see may change" 0 "$same" 's/int secret;/int more, secret;/'
+each "what only they reach may change" 0 "$same" 's|/\* depths \*/|KILN_MIDDLE,|'
 each "a field may not change" 1 "depth" 's/int depth;/long depth;/'
 each "a field may not be put between" 1 "width" 's/int depth;/int width, depth;/'
 each "a constant may not change" 1 "KILN_GREEN" 's/KILN_GREEN,/KILN_GREEN = 7,/'
 each "a function's arguments may not change" 1 "kiln_wash" \
     's/kiln_wash(struct kiln_state \*state)/kiln_wash(struct kiln_state *state, int how)/'
 each "a function may not go" 1 "kiln_wash" '/^int kiln_wash/d'
+
+# What a new function says about the release that brought it, after a version script's node for it.
+versions() {
+    printf 'KILN_0.1 { global: kiln_*; local: *; };\n%s\n' "$2" >"$map"
+    library "$1" libshape.so.0 's|/\* functions \*/|int kiln_new(void);|
+        s|/\* bodies \*/|int kiln_new(void) { return 0; }|'
+    sh "$source/tests/check-abi" versions "$folder/release.abi" "$folder/$1/libshape.so" && echo fine
+}
+map=$folder/map
+echo 'KILN_0.1 { global: kiln_*; local: *; };' >"$map"
+library released libshape.so.0
+sh "$source/tests/check-abi" describe "$folder/released/libshape.so" "$folder/released/include/kiln" \
+    "$folder/release.abi" >"$folder/said"
+check "a new function is none of the release's" 1 'kiln_new@@KILN_0.1 is no function of that release' \
+    versions without ''
+check "it has a version of its own" 0 '^fine$' versions with 'KILN_0.2 { global: kiln_new; } KILN_0.1;'
+map=
+
 library next libshape.so.1 '/^int kiln_wash/d'
 check "another soname may do all of that" 0 '^libshape.so.1 takes the place of libshape.so.0$' \
     compare next
