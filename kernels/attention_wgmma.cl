@@ -13,8 +13,8 @@
  * most DEPTH: 64 or 128. TYPE: f16 or bf16. maps: 384 bytes for each work-group, from maps_offset
  * (in 16 bytes) on, at a multiple of 128. RESULT: f32, or TYPE. ALIGNED: rows of the result start
  * at even elements. MASK: as in attention.h, or 3: f16, 4: bf16. PAIRS: the mask's keys lie next to
- * each other, and its rows start at even ones; n is even. SCALED: scales, scales_offset follow
- * maps_offset: a float for each row of each matrix, dense.
+ * each other, and its rows start at even ones; n is even. LOG_SUM_EXP: log_sums, log_sums_offset
+ * follow maps_offset: a float for each row of each matrix, dense.
  *
  * A work-group owns 128 rows of queries. Three items of its first 128 have the copy engine fetch them,
  * blocks of 128 keys, and their values. The other items, two warpgroups of 64 rows each, compute a
@@ -51,8 +51,8 @@
 #ifndef PAIRS
 #define PAIRS 0
 #endif
-#ifndef SCALED
-#define SCALED 0
+#ifndef LOG_SUM_EXP
+#define LOG_SUM_EXP 0
 #endif
 
 #pragma OPENCL FP_CONTRACT OFF /* a difference of equal products is 0 */
@@ -294,10 +294,11 @@ INLINE void write_results(const float sums[SUMS], const struct rows *rows, long 
     }
 }
 
-#if SCALED
+#if LOG_SUM_EXP
 /* Of each row log2 of the sum of its scores' exponentials, which the gradient goes by
- * (attention_backward.h); INFINITY without a key. scales: of the warpgroup's first row. */
-INLINE void write_scales(const struct rows *rows, float scale, long left, __global float *scales)
+ * (attention_backward.h); INFINITY without a key. log_sums: of the warpgroup's first row. */
+INLINE void write_log_sums(const struct rows *rows, float scale, long left,
+                           __global float *log_sums)
 {
     const uint item = get_local_id(0) % 128, lane = item % 32;
 #pragma unroll
@@ -307,7 +308,7 @@ INLINE void write_scales(const struct rows *rows, float scale, long left, __glob
         total += swap_lanes(total, 1);
         total += swap_lanes(total, 2);
         if (lane % 4 == 0 && row < left)
-            scales[row] = total == 0.0f ? INFINITY : fma(rows->peak[r], scale, log2(total));
+            log_sums[row] = total == 0.0f ? INFINITY : fma(rows->peak[r], scale, log2(total));
     }
 }
 #endif
@@ -332,9 +333,9 @@ attention_wgmma(__global const ushort *restrict q, __global const ushort *restri
                 long q_column, long k_offset, long k_row, long k_column, long v_offset, long v_row,
                 long v_column, long out_offset, long out_row, __global uint4 *maps,
                 long maps_offset
-#if SCALED
+#if LOG_SUM_EXP
                 ,
-                __global float *restrict scales, long scales_offset
+                __global float *restrict log_sums, long log_sums_offset
 #endif
 #if MASK
                 ,
@@ -467,8 +468,8 @@ attention_wgmma(__global const ushort *restrict q, __global const ushort *restri
         asm volatile("//!wgmma.wait_group.sync.aligned 0;" : BOUND_SUMS::"memory");
     }
     write_results(sums, &rows, m - row0 - group * 64, e, out + group * 64 * out_row, out_row);
-#if SCALED
-    write_scales(&rows, UNIT, m - row0 - group * 64,
-                 scales + scales_offset + get_group_id(0) * m + row0 + group * 64);
+#if LOG_SUM_EXP
+    write_log_sums(&rows, UNIT, m - row0 - group * 64,
+                 log_sums + log_sums_offset + get_group_id(0) * m + row0 + group * 64);
 #endif
 }

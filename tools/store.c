@@ -108,7 +108,7 @@ store_new(struct worker *worker, const struct kiln__compile_job *job, const stru
 /* What has not ended then hangs, and SIGALRM ends the process. */
 static void begin_job(const struct worker *worker)
 {
-    alarm(worker->queue.head->hurry ? KILN__JOB_SECONDS : KILN__JOB_PATIENT_SECONDS);
+    alarm(worker->queue.head->urgent ? KILN__JOB_SECONDS : KILN__JOB_PATIENT_SECONDS);
 }
 
 static enum kiln__compile_outcome run(struct worker *worker, const struct kiln__compile_job *job)
@@ -147,7 +147,7 @@ static void stand_back(struct worker *worker)
     worker->answers = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
     dup2(STDERR_FILENO, STDOUT_FILENO);
     begin_job(worker);
-    if (worker->queue.head->hurry)
+    if (worker->queue.head->urgent)
         return;
     setpriority(PRIO_PROCESS, 0, 19);
     int folder = open(worker->queue.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

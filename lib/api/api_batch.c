@@ -113,7 +113,7 @@ void kiln_batch_release(kiln_batch *batch)
     kiln_context *context = batch->context;
     if (!kiln__runtime_check_process(&context->runtime, NULL)) {
         if (batch->last && batch->tables.count) /* that a run may still read */
-            kiln__run_settle(batch->last);
+            kiln__run_wait_for_memory(batch->last);
         drop_run(batch);
         kiln__batch_begin(batch);
     }
@@ -264,8 +264,8 @@ kiln_status kiln_batch_execute(kiln_batch *batch)
     if (!status)
         status = kiln__batch_await(batch, "kiln_batch_execute", NULL);
     if (!status)
-        status = kiln__runtime_tell(&batch->context->runtime, "kiln_batch_execute", NULL);
-    return kiln__batch_told(batch, status);
+        status = kiln__runtime_report_failure(&batch->context->runtime, "kiln_batch_execute", NULL);
+    return kiln__batch_report(batch, status);
 }
 
 kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **result)
@@ -275,12 +275,12 @@ kiln_status kiln_batch_submit(kiln_batch *batch, kiln_event **result)
         *result = NULL;
         event = calloc(1, sizeof *event);
         if (!event)
-            return kiln__batch_told(
+            return kiln__batch_report(
                 batch, kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_batch_submit: no memory"));
     }
     if (batch)
         batch->bindings.left = !result;
-    kiln_status status = kiln__batch_told(batch, api_batch_run(batch, "kiln_batch_submit"));
+    kiln_status status = kiln__batch_report(batch, api_batch_run(batch, "kiln_batch_submit"));
     if (!status && !event)
         kiln__runs_add(batch->last);
     if (status || !event) {
@@ -314,7 +314,7 @@ kiln_status(kiln_batch_get_cost)(kiln_batch *batch, kiln_batch_cost *cost, size_
     kiln_status status = check_question(batch, cost, "cost", "kiln_batch_get_cost");
     if (!status)
         status = borrow_plan(batch, &error);
-    if (kiln__batch_told(batch, status))
+    if (kiln__batch_report(batch, status))
         return status;
     if (batch->looped) {
         kiln_batch_cost all = {0};
@@ -342,16 +342,16 @@ kiln_status kiln_batch_prepare(kiln_batch *batch, unsigned threads)
     if (!status && batch->lease.tier != KILN__TIER_OWN)
         drop_plan(batch);
     if (status || has_plan(batch))
-        return kiln__batch_told(batch, status);
+        return kiln__batch_report(batch, status);
     name_replaced(batch);
     if (batch->loops.count)
-        return kiln__batch_told(batch,
-                                kiln__loop_runs_make(batch, (int)threads, &batch->looped, &error));
+        return kiln__batch_report(
+            batch, kiln__loop_runs_make(batch, (int)threads, &batch->looped, &error));
     status = kiln__plan_cache_prepare(batch->context->plan_cache, &batch->graph, threads,
                                       &batch->lease, &error);
     if (!status && !batch->lease.executable)
         status = kiln__micro_batches_make(batch, &batch->parts, &error);
-    return kiln__batch_told(batch, status);
+    return kiln__batch_report(batch, status);
 }
 
 static kiln_status api_batch_tell(const char *call, kiln__graph_teller *say, kiln_batch *batch,
@@ -366,14 +366,14 @@ static kiln_status api_batch_tell(const char *call, kiln__graph_teller *say, kil
     if (!status && batch->loops.count)
         status = borrow_plan(batch, NULL);
     if (!status && batch->looped)
-        status = kiln__loop_runs_tell(batch, batch->looped, say == kiln__plan_cache_explain, say,
-                                      &text, NULL);
+        status = kiln__loop_runs_explain(batch, batch->looped, say == kiln__plan_cache_explain, say,
+                                         &text, NULL);
     else if (!status)
         status = say(batch->context->plan_cache, &batch->graph, &text, NULL);
     if (!status)
         *result = text.data ? kiln__text_take(&text) : calloc(1, 1);
     kiln__text_free(&text);
-    return kiln__batch_told(batch, status);
+    return kiln__batch_report(batch, status);
 }
 
 kiln_status kiln_batch_explain(kiln_batch *batch, char **result)

@@ -252,8 +252,9 @@ kiln_status kiln_buffer_read(kiln_buffer *buffer, size_t offset, void *data, siz
     if (status || !bytes)
         return status;
     status = kiln__buffer_transfer(buffer, false, offset, data, bytes, "kiln_buffer_read");
-    return status ? status
-                  : kiln__runtime_tell(&buffer->context->runtime, "kiln_buffer_read", NULL);
+    return status
+               ? status
+               : kiln__runtime_report_failure(&buffer->context->runtime, "kiln_buffer_read", NULL);
 }
 
 kiln_status kiln_buffer_map(kiln_buffer *buffer, void **data)
@@ -269,7 +270,7 @@ kiln_status kiln_buffer_map(kiln_buffer *buffer, void **data)
         return kiln__fail(NULL, KILN_WRONG_STATE, "kiln_buffer_map: the buffer is mapped already");
     status = kiln__buffer_map(buffer, "kiln_buffer_map");
     if (!status) {
-        status = kiln__runtime_tell(&buffer->context->runtime, "kiln_buffer_map", NULL);
+        status = kiln__runtime_report_failure(&buffer->context->runtime, "kiln_buffer_map", NULL);
         if (status)
             kiln__buffer_unmap(buffer, "kiln_buffer_map");
     }

@@ -63,7 +63,7 @@ static uint8_t choose_product(const kiln_context_options *options)
     if (options->precision)
         return (uint8_t)(options->precision - KILN_PRECISION_EXACT);
     for (uint8_t name = 0; variable && name < KILN__PRODUCT_EXACT_INTEGER; name++)
-        if (!strcmp(variable, kiln__product_word(name)))
+        if (!strcmp(variable, kiln__product_name_text(name)))
             return name;
     return KILN__PRODUCT_EXACT;
 }
@@ -84,7 +84,7 @@ static kiln_status make_parts(const char *call, const kiln_context_options *give
                                                                .compile = given->compile}};
     kiln_status status = kiln__runtime_begin(runtime, &options, NULL);
     if (!status)
-        status = kiln__tuned_choose(call, context);
+        status = kiln__tuning_load(call, context);
     if (status)
         return status;
     context->product = choose_product(given);
@@ -301,7 +301,7 @@ kiln_status kiln_context_finish(kiln_context *context)
     cl_int code = status ? CL_SUCCESS : kiln__runtime_finish(&context->runtime);
     if (status || code)
         return status ? status : kiln__cl_fail(NULL, "clFinish", code);
-    return kiln__runtime_tell(&context->runtime, "kiln_context_finish", NULL);
+    return kiln__runtime_report_failure(&context->runtime, "kiln_context_finish", NULL);
 }
 
 kiln_status(kiln_context_device)(const kiln_context *context, kiln_device_info *info, size_t size)
@@ -350,7 +350,7 @@ kiln_status kiln_context_sync_cache(kiln_context *context)
     kiln_status status = kiln__runtime_check_process(&context->runtime, NULL);
     if (!status) {
         kiln__programs_sync(context->runtime.programs);
-        kiln__plan_cache_settle(context->plan_cache);
+        kiln__plan_cache_wait_for_background(context->plan_cache);
     }
     return status;
 }

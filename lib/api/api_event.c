@@ -51,7 +51,8 @@ kiln_status kiln_event_notify(kiln_event *event, kiln_event_callback callback, v
     if (!notice)
         return kiln__fail(NULL, KILN_OUT_OF_HOST_MEMORY, "kiln_event_notify: no memory");
     cl_event end = kiln__run_end(event->run); /* may be one more */
-    *notice = (struct notice){callback, user, kiln__run_has_one(event->run) ? NULL : event->run};
+    *notice =
+        (struct notice){callback, user, kiln__run_has_one_event(event->run) ? NULL : event->run};
     if (notice->run)
         kiln__run_retain(notice->run);
     cl_int code = clSetEventCallback(end, CL_COMPLETE, api_event_deliver, notice);

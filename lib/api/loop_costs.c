@@ -80,9 +80,9 @@ static kiln_status tell_part(void *of, struct kiln__loop_part *part, double time
                          telling->error);
 }
 
-kiln_status kiln__loop_runs_tell(kiln_batch *batch, const struct kiln__loop_runs *runs, bool heads,
-                                 kiln__graph_teller *tell, struct kiln__text *text,
-                                 struct kiln__error *error)
+kiln_status kiln__loop_runs_explain(kiln_batch *batch, const struct kiln__loop_runs *runs,
+                                    bool heads, kiln__graph_teller *tell, struct kiln__text *text,
+                                    struct kiln__error *error)
 {
     return kiln__loop_each_part(batch, scope_of(runs), 1, tell_part,
                                 &(struct telling){batch, heads, tell, text, error});

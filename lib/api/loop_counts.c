@@ -7,7 +7,7 @@
 /* Between looks whether a loop has ended. */
 #define LOOK_EVERY 64
 
-bool kiln__loop_looks_before(size_t step, size_t before)
+bool kiln__loop_polls_end_before(size_t step, size_t before)
 {
     size_t power = 1;
     while (power <= step / 2)
@@ -15,14 +15,14 @@ bool kiln__loop_looks_before(size_t step, size_t before)
     return step && (step < LOOK_EVERY ? power > before : step / LOOK_EVERY > before / LOOK_EVERY);
 }
 
-bool kiln__loop_is_watched(const kiln_batch *batch)
+bool kiln__loop_runs_single_steps(const kiln_batch *batch)
 {
     return batch->context->validate.share > 0 || batch->context->check_values.share > 0;
 }
 
-size_t kiln__loop_stretch(const kiln_batch *batch, const struct kiln__replayed *loop)
+size_t kiln__loop_steps_per_run(const kiln_batch *batch, const struct kiln__replayed *loop)
 {
-    return loop->stretch && !kiln__loop_is_watched(batch) ? loop->stretch->options.steps : 1;
+    return loop->stretch && !kiln__loop_runs_single_steps(batch) ? loop->stretch->options.steps : 1;
 }
 
 static double looks(const struct kiln__replayed *loop)
@@ -45,7 +45,7 @@ kiln_status kiln__loop_each_part(const kiln_batch *batch, struct kiln__loop_scop
         for (size_t l = 0; l < part->loops.count && !status; l++) {
             struct kiln__loop_inside *inside = &part->loops.items[l];
             const size_t steps = inside->loop->options.steps;
-            const size_t stretch = kiln__loop_stretch(batch, inside->loop);
+            const size_t stretch = kiln__loop_steps_per_run(batch, inside->loop);
             const size_t stretches = stretch > 1 ? steps / stretch : 0;
             status =
                 kiln__loop_each_part(batch, &inside->stretch, times * (double)stretches, visit, of);

@@ -11,13 +11,13 @@ struct kiln__loop_runs {
 
 /* Whether the host looks before a step whether the loop has ended, which takes waiting for the
  * device; and how often that is. `before`: the first step of the run before it. */
-bool kiln__loop_looks_before(size_t step, size_t before);
+bool kiln__loop_polls_end_before(size_t step, size_t before);
 
 /* Steps are named where runs are looked at: each is one then. */
-bool kiln__loop_is_watched(const kiln_batch *batch);
+bool kiln__loop_runs_single_steps(const kiln_batch *batch);
 
 /* Steps that one run takes where as many are left. */
-size_t kiln__loop_stretch(const kiln_batch *batch, const struct kiln__replayed *loop);
+size_t kiln__loop_steps_per_run(const kiln_batch *batch, const struct kiln__replayed *loop);
 
 /* `times`: how often a run of the batch runs the part, which may be never. */
 typedef kiln_status kiln__loop_visitor(void *of, struct kiln__loop_part *part, double times);

@@ -206,7 +206,8 @@ static kiln_status bind(struct looping *looping, struct kiln__loop_part *part,
 }
 
 /* The run before is nobody's any more. */
-static kiln_status follow(struct looping *looping, struct kiln__run *made, size_t launches)
+static kiln_status replace_previous_run(struct looping *looping, struct kiln__run *made,
+                                        size_t launches)
 {
     const size_t before = looping->queued;
     if (looping->run)
@@ -237,7 +238,8 @@ static kiln_status run_part(struct looping *looping, struct kiln__loop_part *par
                               looping->call.data ? looping->call.data : "kiln", looping->error);
     kiln__bindings_free(&alone.bindings);
     const kiln_status followed =
-        alone.last ? follow(looping, alone.last, 1 + part->lease.plan->launches.count) : KILN_OK;
+        alone.last ? replace_previous_run(looping, alone.last, 1 + part->lease.plan->launches.count)
+                   : KILN_OK;
     return status ? status : followed;
 }
 
@@ -271,7 +273,7 @@ static void begin_steps(struct looping *looping, const struct kiln__replayed *lo
     }
 }
 
-static kiln_status look(struct looping *looping, struct kiln__loop_inside *inside, bool *ended)
+static kiln_status poll_end(struct looping *looping, struct kiln__loop_inside *inside, bool *ended)
 {
     int32_t value = 0;
     const struct kiln__binding wanted = {
@@ -295,7 +297,7 @@ static void say_less(struct looping *looping, size_t length)
 
 static void say_step(struct looping *looping, size_t length, size_t number)
 {
-    if (!kiln__loop_is_watched(looping->batch))
+    if (!kiln__loop_runs_single_steps(looping->batch))
         return;
     say_less(looping, length);
     kiln__text_add(&looping->call, ", step %zu", number);
@@ -306,7 +308,7 @@ static kiln_status take_steps(struct looping *looping, struct kiln__loop_inside 
 {
     const struct kiln__replayed *loop = inside->loop;
     const size_t steps = loop->options.steps, said = looping->call.length;
-    const size_t stretch = kiln__loop_stretch(looping->batch, loop);
+    const size_t stretch = kiln__loop_steps_per_run(looping->batch, loop);
     kiln_status status = KILN_OK;
     size_t before = 0;
     for (size_t i = 0, count; i < steps && !status; before = i, i += count) {
@@ -316,8 +318,8 @@ static kiln_status take_steps(struct looping *looping, struct kiln__loop_inside 
         bool ended = false;
         say_step(looping, said, number);
         begin_steps(looping, loop, number, count, i ? left[(*runs - 1) % 2] : NULL);
-        if (loop->ended && kiln__loop_looks_before(i, before))
-            status = look(looping, inside, &ended);
+        if (loop->ended && kiln__loop_polls_end_before(i, before))
+            status = poll_end(looping, inside, &ended);
         if (status || ended)
             break;
         ++*runs;

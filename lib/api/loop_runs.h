@@ -33,6 +33,6 @@ typedef kiln_status kiln__graph_teller(struct kiln__plan_cache *cache,
                                        struct kiln__error *error);
 
 /* Have every part told about, under a line that says how often it runs; `heads` false: without. */
-kiln_status kiln__loop_runs_tell(kiln_batch *batch, const struct kiln__loop_runs *runs, bool heads,
-                                 kiln__graph_teller *tell, struct kiln__text *text,
-                                 struct kiln__error *error);
+kiln_status kiln__loop_runs_explain(kiln_batch *batch, const struct kiln__loop_runs *runs,
+                                    bool heads, kiln__graph_teller *tell, struct kiln__text *text,
+                                    struct kiln__error *error);

@@ -90,9 +90,9 @@ static bool is_kept_aside(const struct kiln__micro_batch_plan *part_plan, size_t
 }
 
 /* Rows of buffers are copied on their way. */
-uint64_t kiln__micro_batch_plan_room(const kiln_batch *batch,
-                                     const struct kiln__micro_batch_plan *part_plan,
-                                     uint64_t others)
+uint64_t kiln__micro_batch_plan_pool_bytes(const kiln_batch *batch,
+                                           const struct kiln__micro_batch_plan *part_plan,
+                                           uint64_t others)
 {
     const struct kiln__bindings *bindings = &batch->bindings;
     for (size_t i = 0; i < part_plan->micro_graph.inputs.count; i++) {
@@ -111,7 +111,7 @@ uint64_t kiln__micro_batch_plan_room(const kiln_batch *batch,
             others += kiln__pool_rounded(
                 kiln__node_bytes(&part_plan->micro_graph.graph.nodes.items[node]));
     }
-    return kiln__executable_room(part_plan->lease.plan, others);
+    return kiln__executable_pool_bytes(part_plan->lease.plan, others);
 }
 
 /* ---- what a run reads and writes ---- */

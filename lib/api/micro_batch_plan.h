@@ -37,9 +37,9 @@ kiln_status kiln__micro_batch_plan_label(const kiln_batch *batch,
 size_t kiln__micro_batch_plan_first(const struct kiln__micro_batch_plan *part_plan, size_t number);
 
 /* Device memory that a run with the section's plan takes, and `others`. */
-uint64_t kiln__micro_batch_plan_room(const kiln_batch *batch,
-                                     const struct kiln__micro_batch_plan *part_plan,
-                                     uint64_t others);
+uint64_t kiln__micro_batch_plan_pool_bytes(const kiln_batch *batch,
+                                           const struct kiln__micro_batch_plan *part_plan,
+                                           uint64_t others);
 
 /* What a run reads and writes; sums are in `sums`. False without memory. */
 bool kiln__micro_batch_plan_bind(const kiln_batch *batch,

@@ -43,12 +43,12 @@ static kiln_status micro_batches_refuse(const kiln_batch *batch, const struct re
         kiln__node_dump(&batch->graph, reason->node, &text);
     while (text.length && text.data[text.length - 1] == '\n')
         text.data[--text.length] = 0;
-    kiln_status status =
-        kiln__fail(error, KILN_OUT_OF_DEVICE_MEMORY,
-                   "kiln: no %" PRIu64 " bytes of device memory; the %s has %" PRIu64
-                   ", and the batch cannot run in parts: %s%s",
-                   kiln__executable_room(batch->lease.plan, 0), limited ? "pool's limit" : "device",
-                   budget->limit, reason->why, text.data ? text.data : "");
+    kiln_status status = kiln__fail(
+        error, KILN_OUT_OF_DEVICE_MEMORY,
+        "kiln: no %" PRIu64 " bytes of device memory; the %s has %" PRIu64
+        ", and the batch cannot run in parts: %s%s",
+        kiln__executable_pool_bytes(batch->lease.plan, 0), limited ? "pool's limit" : "device",
+        budget->limit, reason->why, text.data ? text.data : "");
     kiln__text_free(&text);
     return status;
 }
@@ -146,7 +146,7 @@ static kiln_status micro_batches_try(kiln_batch *batch, struct kiln__micro_batch
         struct kiln__micro_batch_plan *part_plan = &micro->plans.items[i];
         status = kiln__plan_cache_lease(cache, &part_plan->micro_graph.graph, false,
                                         &part_plan->lease, error);
-        uint64_t own = status ? 0 : kiln__micro_batch_plan_room(batch, part_plan, sums);
+        uint64_t own = status ? 0 : kiln__micro_batch_plan_pool_bytes(batch, part_plan, sums);
         *bytes = own > *bytes ? own : *bytes;
         if (own > limit && part_plan->micro_graph.wrong != KILN__MICRO_BATCH_FINE)
             *reason = (struct reason){"each of its rows would need all of an operand's in ",
@@ -174,7 +174,7 @@ static kiln_status find_part(kiln_batch *batch, struct kiln__micro_batches *micr
                              struct reason *reason, struct kiln__error *error)
 {
     const uint64_t limit = batch->context->runtime.memory.limit, sums = bytes_of_sums(micro);
-    uint64_t bytes = kiln__executable_room(batch->lease.plan, sums);
+    uint64_t bytes = kiln__executable_pool_bytes(batch->lease.plan, sums);
     size_t part = micro->partition.rows,
            fewest = kiln__partition_delivers(&micro->partition, false) ? FEWEST_INVARIANT : 1;
     kiln_status status = KILN_OK;

@@ -8,7 +8,7 @@ static const struct kiln__step *step_at(const struct kiln__body *body, unsigned 
     return &body->group->steps.items[i];
 }
 
-void kiln__body_turn(struct kiln__body *body, unsigned phase)
+void kiln__body_enter_phase(struct kiln__body *body, unsigned phase)
 {
     body->phase = phase;
     kiln__nest_needs(body->group, &body->nest, phase, body->needed);
@@ -30,7 +30,7 @@ void kiln__body_begin(struct kiln__body *body, const struct kiln__emit *emit)
     if (emit->variant->kept_mapping == KILN__AXIS_VECTORS)
         for (unsigned i = 0; i < emit->group->reduced_step; i++)
             body->nest.full[i] = true;
-    kiln__body_turn(body, 0);
+    kiln__body_enter_phase(body, 0);
 }
 
 /* ---- positions ---- */
@@ -160,7 +160,7 @@ static void hold_costly(struct kiln__body *body)
             kiln__elementwise_rows[step->op].cost < KILN__COSTLY)
             continue;
         for (unsigned phase = body->nest.phases; phase-- > 0;) {
-            kiln__body_turn(body, phase);
+            kiln__body_enter_phase(body, phase);
             if (!body->needed[i])
                 continue;
             from = phase;
@@ -174,10 +174,10 @@ static void hold_costly(struct kiln__body *body)
         for (unsigned u = 0; u < body->variant->held; u++)
             kiln__code_add(body->code, "%s k%u_%u = (%s)(0)", type.text, i, u, type.text);
     }
-    kiln__body_turn(body, 0);
+    kiln__body_enter_phase(body, 0);
 }
 
-void kiln__body_hold(struct kiln__body *body)
+void kiln__body_cache_loads(struct kiln__body *body)
 {
     hold_costly(body);
     body->held = kiln__nest_loads(body->group, &body->nest).shared;
@@ -343,7 +343,7 @@ void kiln__body_elements(const struct kiln__body *body, const struct kiln__visit
         if (visits[u].only)
             kiln__code_if(body->code, "%s", visits[u].only);
         for (KILN__EACH_REDUCTION(i, body))
-            kiln__body_take(body, i, &visits[u]);
+            kiln__body_accumulate(body, i, &visits[u]);
         emit_stores(body, &visits[u]);
         if (visits[u].only)
             kiln__code_end(body->code);
@@ -375,7 +375,7 @@ void kiln__body_store(struct kiln__body *body, unsigned width, const char *p, co
         kiln__body_store_totals(body, width, p);
         return;
     }
-    kiln__body_turn(body, body->nest.phases);
+    kiln__body_enter_phase(body, body->nest.phases);
     kiln__body_values(body, width, at);
     for (size_t k = 0; k < group->stores.count; k++)
         if (!group->stores.items[k].full)

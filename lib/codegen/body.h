@@ -47,7 +47,7 @@ struct kiln__visit {
 void kiln__body_begin(struct kiln__body *body, const struct kiln__emit *emit);
 
 /* Turn to a phase; the one behind the last is for what comes after them all. */
-void kiln__body_turn(struct kiln__body *body, unsigned phase);
+void kiln__body_enter_phase(struct kiln__body *body, unsigned phase);
 
 /* Declare h<k> and z<k>, at dimensions 0 to `end` of the kept ones, whose coordinates are declared.
  */
@@ -61,7 +61,7 @@ void kiln__body_reduced_offsets(const struct kiln__body *body, const char *r);
 
 /* Hold what several phases load, at the places at<u> of the row, and one function that several
  * need; declare m<k>_<u> and k<i>_<u>. */
-void kiln__body_hold(struct kiln__body *body);
+void kiln__body_cache_loads(struct kiln__body *body);
 
 /* Declare r<i> of the steps that the phases before this one make possible, `width` of them for
  * neighbouring rows, `at` from the bases on. */
@@ -106,7 +106,8 @@ struct kiln__phrase kiln__body_summand(const struct kiln__body *body, unsigned i
                                        const struct kiln__visit *visit, kiln_type type);
 
 /* A visit's value of reduction i into its accumulator or total. */
-void kiln__body_take(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit);
+void kiln__body_accumulate(const struct kiln__body *body, unsigned i,
+                           const struct kiln__visit *visit);
 
 /* Whether the phase adds up floats. */
 bool kiln__body_adds(const struct kiln__body *body);
@@ -115,8 +116,8 @@ bool kiln__body_adds(const struct kiln__body *body);
 void kiln__body_long_totals(const struct kiln__body *body, unsigned width);
 /* The first `count` accumulators, or, with 0, the totals, into t<i>_sum; they start again. And
  * t<i>_sum into the first accumulator or the totals. */
-void kiln__body_pass_on(const struct kiln__body *body, unsigned width, unsigned count);
-void kiln__body_take_back(const struct kiln__body *body, unsigned width, unsigned count);
+void kiln__body_export_sums(const struct kiln__body *body, unsigned width, unsigned count);
+void kiln__body_import_sums(const struct kiln__body *body, unsigned width, unsigned count);
 /* How many visits an accumulator adds up before that goes on: the error of a sum of many floats
  * grows with this, not with their number. */
 #define KILN__IN_ONE 32
@@ -142,11 +143,11 @@ void kiln__body_store_totals(const struct kiln__body *body, unsigned width, cons
 /* Step i, if it is a running sum that the phase carries along, or the next one that is; and whether
  * there is any. */
 unsigned kiln__body_scan(const struct kiln__body *body, unsigned i);
-bool kiln__body_carries(const struct kiln__body *body);
+bool kiln__body_has_scan(const struct kiln__body *body);
 
 /* Where the phase's `width` elements `at` of `count` are: sums may go from the last one on. */
-struct kiln__phrase kiln__body_in_order(const struct kiln__body *body, const char *at,
-                                        unsigned width, const char *count);
+struct kiln__phrase kiln__body_scan_position(const struct kiln__body *body, const char *at,
+                                             unsigned width, const char *count);
 
 /* Declare the values of SCANNED step i at the visits, which lie side by side. */
 void kiln__body_scanned(const struct kiln__body *body, unsigned i, const struct kiln__visit *visits,
@@ -157,7 +158,7 @@ void kiln__body_segments(const struct kiln__body *body);
 
 /* A row that lanes share: pieces one after the other, of which each lane has a few neighbours. And
  * the local memory that these take. */
-void kiln__body_pieces(const struct kiln__body *body);
+void kiln__body_lane_chunks(const struct kiln__body *body);
 void kiln__body_lanes_memory(const struct kiln__body *body);
 
 /* How many items share a row, where they exchange values. */

@@ -32,7 +32,7 @@ void kiln__emit_check_memories(const struct kiln__emit *emit)
         if (argument->kind != KILN__ARGUMENT_MEMORY)
             continue;
         const struct kiln__phrase name = kiln__argument_name(argument);
-        const char *type = kiln__stored_type(argument->type);
+        const char *type = kiln__emit_memory_type(argument->type);
         const char *constant = argument->constant ? "const " : "";
         kiln__code_add(emit->code,
                        "global %s%s *const spare_%s = (global %s%s *)(kiln_wrong + 16)\n"
@@ -48,6 +48,6 @@ void kiln__emit_check_alias(const struct kiln__emit *emit, size_t access, unsign
                        "global const %s *const spare_x%zu = spare_y%u\n"
                        "const int memory_x%zu = memory_y%u\n"
                        "const long low_x%zu = low_y%u, high_x%zu = high_y%u",
-                       kiln__stored_type(kiln__emit_access_type(emit, access)), access, store,
+                       kiln__emit_memory_type(kiln__emit_access_type(emit, access)), access, store,
                        access, store, access, store, access, store);
 }

@@ -116,8 +116,8 @@ static void emit_parameter(const struct kiln__emit *emit, struct kiln__text *tex
     const struct kiln__phrase name = kiln__argument_name(argument);
     if (argument->kind == KILN__ARGUMENT_MEMORY)
         kiln__text_add(text, "global %s%s *%s%s", argument->constant ? "const " : "",
-                       kiln__stored_type(argument->type), argument->restricted ? "restrict " : "",
-                       name.text);
+                       kiln__emit_memory_type(argument->type),
+                       argument->restricted ? "restrict " : "", name.text);
     else
         kiln__text_add(text, "const %s %s",
                        argument->kind < KILN__ARGUMENT_I32 ? index : values[argument->kind],
@@ -154,7 +154,7 @@ void kiln__emit_section(const struct kiln__emit *emit, const char *define,
     }
 }
 
-void kiln__emit_updated(const struct kiln__emit *emit)
+void kiln__emit_in_place_accesses(const struct kiln__emit *emit)
 {
     kiln__emit_check_memories(emit);
     for (size_t k = 0; k < emit->group->accesses.count; k++) {
@@ -162,7 +162,7 @@ void kiln__emit_updated(const struct kiln__emit *emit)
             continue;
         unsigned store = emit->variant->updates[k] - 1u;
         kiln__code_add(emit->code, "global const %s *x%zu = y%u",
-                       kiln__stored_type(kiln__emit_access_type(emit, k)), k, store);
+                       kiln__emit_memory_type(kiln__emit_access_type(emit, k)), k, store);
         kiln__emit_check_alias(emit, k, store);
     }
 }

@@ -52,7 +52,7 @@ void kiln__emit_section(const struct kiln__emit *emit, const char *define,
                         enum kiln__argument_section part, bool declares);
 
 /* Accesses whose memory is a store's come by that pointer: two restricted ones must not overlap. */
-void kiln__emit_updated(const struct kiln__emit *emit);
+void kiln__emit_in_place_accesses(const struct kiln__emit *emit);
 
 /* Declare `c_<first>` to `c_<end - 1>`, the coordinates of element `of` of the dimensions `first`
  * to `end`. */

@@ -36,7 +36,7 @@ static void emit_function(const struct kiln__emit *emit, const char *name, unsig
                         "EPILOGUE_PARAMETERS)",
                         name, type.text);
     kiln__code_add(emit->code, "const long line = batch * epilogue_m + row");
-    kiln__emit_updated(emit);
+    kiln__emit_in_place_accesses(emit);
     size_t first = kiln__group_operand_accesses(group);
     if (group->accesses.count > first)
         kiln__emit_coordinates(emit, "line", 0, kept);

@@ -118,7 +118,7 @@ static struct kiln__elements element_of(kiln_type type, const char *constant)
         .type = type,
         .width = 1,
         .fit = KILN__FIT_LOOSE,
-        .pointer = kiln__phrase("((global %s%s *)x)", constant, kiln__stored_type(type)),
+        .pointer = kiln__phrase("((global %s%s *)x)", constant, kiln__emit_memory_type(type)),
         .offset = kiln__phrase("at")};
 }
 

@@ -41,7 +41,7 @@ static const char *minus_one(const struct instance *of)
 }
 
 /* Of divisors that trap: 0, and -1 below INT_MIN. */
-static struct kiln__phrase traps(const struct instance *of)
+static struct kiln__phrase trap_condition(const struct instance *of)
 {
     return of->is_signed ? kiln__phrase("(b == (F)(0)) | (%s)", minus_one(of))
                          : kiln__phrase("(b == (F)(0))");
@@ -59,7 +59,7 @@ static void emit_divide(const struct instance *of)
         return;
     }
     add(of, KILN__FUNCTION, "static inline F DIVIDE(F a, F b)");
-    add(of, KILN__STATEMENT, "F d = PICK(%s, (F)(1), b)\nF q = a / d", traps(of).text);
+    add(of, KILN__STATEMENT, "F d = PICK(%s, (F)(1), b)\nF q = a / d", trap_condition(of).text);
     if (of->is_signed) {
         struct kiln__text *text =
             kiln__code_add(of->emit->code, "q = %s(", of->width > 1 ? "PICK_VECTOR" : "PICK");
@@ -80,7 +80,7 @@ static void emit_remainder(const struct instance *of)
         return;
     }
     add(of, KILN__FUNCTION, "static inline F REMAINDER(F a, F b)");
-    add(of, KILN__STATEMENT, "return a %% PICK(%s, (F)(1), b)", traps(of).text);
+    add(of, KILN__STATEMENT, "return a %% PICK(%s, (F)(1), b)", trap_condition(of).text);
     kiln__code_end(of->emit->code);
 }
 

@@ -54,7 +54,7 @@ void kiln__emit_number(const struct kiln__emit *emit, struct kiln__text *text,
 /* ---- gathers ---- */
 
 /* What stands where the index is none of the data's. */
-static const char *nothing(const struct kiln__step *step)
+static const char *out_of_range_value(const struct kiln__step *step)
 {
     bool open = step->op == KILN__GATHER_OPEN;
     return kiln__type_row(step->type)->floating && open ? "NAN" : "0";
@@ -72,10 +72,10 @@ static void emit_element(const struct kiln__emit *emit, struct kiln__text *text,
     kiln__text_add(text, "(uint)%s < (uint)e%u ? ", index, k);
     kiln__emit_load(text, &elements);
     if (width == 1)
-        kiln__text_add(text, " : %s", nothing(step));
+        kiln__text_add(text, " : %s", out_of_range_value(step));
     else
         kiln__text_add(text, " : (%s)(%s)", kiln__emit_type(elements.type, width).text,
-                       nothing(step));
+                       out_of_range_value(step));
 }
 
 void kiln__emit_gathered(const struct kiln__emit *emit, struct kiln__text *text,

@@ -91,10 +91,10 @@ static void write_signature(const struct writer *writer)
         kiln__code_function(writer->emit.code, "kernel void %s(", writer->custom->kernel);
     for (unsigned k = 0; k < call->n_inputs; k++)
         kiln__text_add(text, "global const %s *restrict in%u, const long in%u_offset,\n    ",
-                       kiln__stored_type(call->inputs[k]), k, k);
+                       kiln__emit_memory_type(call->inputs[k]), k, k);
     for (unsigned k = 0; k < call->n_outputs; k++)
         kiln__text_add(text, "global %s *restrict out%u, const long out%u_offset,\n    ",
-                       kiln__stored_type(call->outputs[k].type), k, k);
+                       kiln__emit_memory_type(call->outputs[k].type), k, k);
     kiln__text_add(text, "const long steps, const long count");
     for (unsigned k = 0; k < writer->loop->n_constants; k++) {
         static const char *const types[] = {

@@ -129,7 +129,7 @@ static void emit_held(struct kiln__body *body)
                        "const idx at%u = (lane + lanes * %u) * %u\n"
                        "const bool in%u = live && at%u < to",
                        u, u, body->variant->vector, u, u);
-    kiln__body_hold(body);
+    kiln__body_cache_loads(body);
 }
 
 /* Lanes beyond the last row go along, for the barriers' sake, and store nothing. A lane reads back
@@ -141,7 +141,7 @@ static void keep_lanes(struct kiln__body *body)
     if (body->variant->shuffles)
         kiln__code_add(body->code, "enum { lanes = %u }", kiln__body_shuffled(body));
     for (unsigned phase = 0; phase < body->nest.phases && shared; phase++) {
-        kiln__body_turn(body, phase);
+        kiln__body_enter_phase(body, phase);
         kiln__body_totals(body, 1, scratch.text);
     }
     kiln__body_lanes_memory(body);
@@ -206,9 +206,9 @@ void kiln__emit_nest(const struct kiln__emit *emit)
     struct kiln__body body;
     kiln__body_begin(&body, emit);
     if (emit->variant->kept_mapping == KILN__AXIS_TILES && emit->variant->chunked)
-        kiln__emit_turns(emit);
+        kiln__emit_tile_transposes(emit);
     emit_signature(&body);
-    kiln__emit_updated(emit);
+    kiln__emit_in_place_accesses(emit);
     emit_range(&body);
     walks[emit->variant->kept_mapping](&body);
     kiln__code_end(emit->code);

@@ -27,5 +27,5 @@ void kiln__emit_columns(struct kiln__body *body);
 
 /* A map over square tiles of two dimensions, and the functions that turn their blocks
  * (tiles.c). */
-void kiln__emit_turns(const struct kiln__emit *emit);
+void kiln__emit_tile_transposes(const struct kiln__emit *emit);
 void kiln__emit_tiles(struct kiln__body *body);

@@ -25,7 +25,7 @@
 #define MOST_BYTES ((uint64_t)1 << 20)
 
 /* And a GPU about as long. */
-#define MOST_BYTES_BESIDE ((uint64_t)1 << 24)
+#define MOST_BYTES_HORIZONTAL ((uint64_t)1 << 24)
 
 /* Where joining has to pay on a chunked device: what a phase may compute, some 40 us of a core, and
  * how many phases make up for the kernel of all. */
@@ -37,7 +37,7 @@
  */
 #define MOST_MEMORIES 120
 #define MULTIPLE 8
-#define MULTIPLE_BESIDE 2 /* each costs NVIDIA's host 0.4 us */
+#define MULTIPLE_HORIZONTAL 2 /* each costs NVIDIA's host 0.4 us */
 
 /* So that there are counters for all (KILN_LINE in kernels/one_launch.cl). */
 #define MOST_PHASES 256
@@ -203,7 +203,7 @@ static const char *obstacle(const struct kiln__plan *plan, uint32_t index)
         return "runs leave it out while its buffers stay";
     if (launch->covers || launch->table.count)
         return "its kernel takes more than its memory and numbers";
-    if (launch->bytes > (kiln__phases_share_groups(plan) ? MOST_BYTES_BESIDE : MOST_BYTES))
+    if (launch->bytes > (kiln__phases_share_groups(plan) ? MOST_BYTES_HORIZONTAL : MOST_BYTES))
         return "it moves more than takes a launch's time";
     if (plan->options.one_launch == KILN__ONE_LAUNCH_AUTO && !kiln__phases_share_groups(plan) &&
         kiln__launch_operations(plan, index) > MOST_OPERATIONS)
@@ -326,7 +326,7 @@ static void add_record(const struct kiln__plan *plan, struct kiln__launch *joine
 /* Of all joined launches alike. */
 static size_t count_memories(const struct kiln__plan *plan)
 {
-    size_t most = 0, multiple = kiln__phases_share_groups(plan) ? MULTIPLE_BESIDE : MULTIPLE;
+    size_t most = 0, multiple = kiln__phases_share_groups(plan) ? MULTIPLE_HORIZONTAL : MULTIPLE;
     for (size_t i = 0; i < plan->joined.count; i++)
         if (most < plan->joined.items[i].arguments.count)
             most = plan->joined.items[i].arguments.count;
@@ -370,7 +370,7 @@ static void drop(struct kiln__launch *joined)
 }
 
 /* The run ends: few launches stay what they are. False: no memory. */
-static bool settle(struct kiln__plan *plan, struct kiln__launch *joined)
+static bool end_run(struct kiln__plan *plan, struct kiln__launch *joined)
 {
     struct kiln__launch *place = NULL;
     const bool many = joined->phases.count >= fewest_phases(plan), failed = joined->failed;
@@ -418,7 +418,7 @@ static bool join_steps(struct kiln__plan *plan, uint32_t counters, struct kiln__
         if (joined->phases.count &&
             (!joins || !has_room(joined, launch) ||
              (kiln__phases_share_groups(plan) && waits_for(plan, step, first))))
-            done = settle(plan, joined);
+            done = end_run(plan, joined);
         if (joins && !joined->phases.count) {
             *joined = begin(counters, launch);
             first = i;
@@ -427,7 +427,7 @@ static bool join_steps(struct kiln__plan *plan, uint32_t counters, struct kiln__
             add_phase(plan, joined, step->launch);
         done = done && !joined->failed;
     }
-    return settle(plan, joined) && done;
+    return end_run(plan, joined) && done;
 }
 
 bool kiln__launches_may_join(const struct kiln__plan *plan)

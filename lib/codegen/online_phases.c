@@ -8,17 +8,17 @@ bool kiln__online_applies(const struct kiln__body *body, unsigned phase)
     return body->variant->online && kiln__nest_is_online(body->group, &body->nest, phase);
 }
 
-bool kiln__online_turn(struct kiln__body *body)
+bool kiln__online_enter_phase(struct kiln__body *body)
 {
     if (!kiln__online_applies(body, body->phase + 1))
         return false;
-    kiln__body_turn(body, body->phase + 1);
+    kiln__body_enter_phase(body, body->phase + 1);
     return true;
 }
 
-void kiln__online_turn_back(struct kiln__body *body)
+void kiln__online_leave_phase(struct kiln__body *body)
 {
-    kiln__body_turn(body, body->phase - 1);
+    kiln__body_enter_phase(body, body->phase - 1);
 }
 
 /* ---- running maxima ---- */
@@ -92,31 +92,31 @@ static void rescale(const struct kiln__body *body, unsigned i, unsigned width, u
 
 void kiln__online_totals(struct kiln__body *body)
 {
-    if (!kiln__online_turn(body))
+    if (!kiln__online_enter_phase(body))
         return;
     kiln__body_totals(body, 1, KILN__START "\n$ top_@ = -FLT_MAX");
-    kiln__online_turn_back(body);
+    kiln__online_leave_phase(body);
 }
 
 void kiln__online_accumulators(struct kiln__body *body, unsigned count)
 {
-    if (!kiln__online_turn(body))
+    if (!kiln__online_enter_phase(body))
         return;
     kiln__body_accumulators(body, count);
     kiln__body_totals(body, body->variant->vector, "$ top_@_0 = ($)(-FLT_MAX)");
-    kiln__online_turn_back(body);
+    kiln__online_leave_phase(body);
 }
 
 void kiln__online_rescale(struct kiln__body *body, unsigned width, unsigned count)
 {
-    if (!kiln__online_turn(body))
+    if (!kiln__online_enter_phase(body))
         return;
     emit_maxima(body, width, count);
     for (KILN__EACH_REDUCTION(i, body)) {
         rescale(body, i, width, count);
         kiln__code_add(body->code, "top_t%u%s = %s", i, count ? "_0" : "", top_of(body, i).text);
     }
-    kiln__online_turn_back(body);
+    kiln__online_leave_phase(body);
 }
 
 void kiln__online_fold(struct kiln__body *body, unsigned count)
@@ -125,11 +125,11 @@ void kiln__online_fold(struct kiln__body *body, unsigned count)
         return;
     kiln__code_block(body->code);
     kiln__online_rescale(body, 1, 0);
-    kiln__online_turn(body);
+    kiln__online_enter_phase(body);
     for (KILN__EACH_REDUCTION(i, body))
         rescale(body, i, body->variant->vector, count);
     kiln__body_fold(body, count);
-    kiln__online_turn_back(body);
+    kiln__online_leave_phase(body);
     kiln__code_end(body->code);
 }
 

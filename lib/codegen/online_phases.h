@@ -25,8 +25,8 @@ void kiln__online_accumulators(struct kiln__body *body, unsigned count);
 void kiln__online_rescale(struct kiln__body *body, unsigned width, unsigned count);
 
 /* Turn to it, which may go over these elements then. False where there is none. */
-bool kiln__online_turn(struct kiln__body *body);
-void kiln__online_turn_back(struct kiln__body *body);
+bool kiln__online_enter_phase(struct kiln__body *body);
+void kiln__online_leave_phase(struct kiln__body *body);
 
 /* Its first `count` accumulators into the totals, once the first phase's are. */
 void kiln__online_fold(struct kiln__body *body, unsigned count);

@@ -11,7 +11,7 @@
 #include "codegen/codegen.h"
 #include "util/kernel_texts.h"
 
-size_t kiln__word_length(const char *at)
+size_t kiln__identifier_length(const char *at)
 {
     size_t length = 0;
     while (isalnum((unsigned char)at[length]) || at[length] == '_')
@@ -36,7 +36,7 @@ static const char *find_kernel(const char *text, const char *name)
             continue;
         word += strlen("void");
         word += strspn(word, " \n");
-        size_t length = kiln__word_length(word);
+        size_t length = kiln__identifier_length(word);
         if (is_word(word, length, name) && word[length] == '(')
             return word + length;
     }
@@ -78,8 +78,8 @@ static bool ends_in(const char *word, size_t length, const char *end)
 /* IF_NAME(parameter), which is there if option NAME is: to its last parenthesis, or into it. */
 static const char *expand_if(const struct expansion *expansion, const char *word)
 {
-    const char *name = word + strlen("IF_"), *open = name + kiln__word_length(name);
-    if (!option(expansion->launch, name, kiln__word_length(name)))
+    const char *name = word + strlen("IF_"), *open = name + kiln__identifier_length(name);
+    if (!option(expansion->launch, name, kiln__identifier_length(name)))
         return open + strcspn(open, ")");
     kiln__text_add(expansion->to, ", ");
     return open;
@@ -108,9 +108,9 @@ static void expand_list(const struct expansion *expansion, const char *at)
 {
     int depth = 1;
     for (at++; *at && depth;) {
-        size_t length = kiln__word_length(at);
+        size_t length = kiln__identifier_length(at);
         if (!strncmp(at, "#if ", 4) &&
-            !option(expansion->launch, at + 4, kiln__word_length(at + 4)))
+            !option(expansion->launch, at + 4, kiln__identifier_length(at + 4)))
             at = strstr(at, "#endif");
         if (!at)
             return;
@@ -151,7 +151,7 @@ static struct kiln__parameter read_one(const char *at, size_t length)
 {
     struct kiln__parameter parameter = {.name = ""};
     for (const char *end = at + length; at < end;) {
-        size_t word = kiln__word_length(at);
+        size_t word = kiln__identifier_length(at);
         parameter.memory = parameter.memory || *at == '*';
         if (word == 0) {
             at++;

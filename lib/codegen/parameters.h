@@ -19,7 +19,7 @@ struct kiln__parameters {
 };
 
 /* How many characters of a name, or digits, there are. */
-size_t kiln__word_length(const char *at);
+size_t kiln__identifier_length(const char *at);
 
 /* Free with kiln__vector_free(&list). */
 struct kiln__parameters kiln__parameters_of(const struct kiln__plan *plan,

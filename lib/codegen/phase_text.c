@@ -88,7 +88,7 @@ static struct word type_name(const char *at)
 {
     struct word name = {at, 0};
     while (*at && *at != ';') {
-        const size_t length = kiln__word_length(at);
+        const size_t length = kiln__identifier_length(at);
         if (length && begins_word(*at))
             name = (struct word){at, length};
         at += length ? length : 1;
@@ -104,10 +104,10 @@ static void collect(struct phase *phase, const char *source)
             at += passed ? passed : 1;
             continue;
         }
-        const struct word word = {at, kiln__word_length(at)};
+        const struct word word = {at, kiln__identifier_length(at)};
         const char *next = at + word.length + strspn(at + word.length, " ");
         if (is_word(word, "define") && at > source && at[-1] == '#')
-            add_name(phase, (struct word){next, kiln__word_length(next)});
+            add_name(phase, (struct word){next, kiln__identifier_length(next)});
         else if (is_word(word, "typedef"))
             add_name(phase, type_name(next));
         else if (is_function(word))
@@ -134,7 +134,7 @@ static void write_options(struct phase *phase, const char *options)
 {
     for (const char *at = options; (at = strstr(at, "-D"));) {
         at += 2;
-        const struct word name = {at, kiln__word_length(at)};
+        const struct word name = {at, kiln__identifier_length(at)};
         const char *value = at + name.length + (at[name.length] == '=');
         add_name(phase, name);
         kiln__text_add(phase->text, "#define p%u_%.*s %.*s\n", phase->number, (int)name.length,
@@ -200,7 +200,7 @@ void kiln__phase_text(const char *source, const char *options, unsigned number, 
     for (const char *at = source; *at;) {
         const size_t passed = passed_over(at);
         if (begins_word(*at)) {
-            at = write_word(&phase, (struct word){at, kiln__word_length(at)}, &kernel);
+            at = write_word(&phase, (struct word){at, kiln__identifier_length(at)}, &kernel);
         } else {
             kiln__text_add_bytes(text, at, passed ? passed : 1);
             at += passed ? passed : 1;

@@ -100,7 +100,7 @@ static void emit_loose_type(const struct kiln__emit *emit, kiln_type type)
     const struct kiln__type_row *row = kiln__type_row(type);
     unsigned width = emit->variant->vector;
     for (int earlier = 1; earlier < (int)type; earlier++)
-        if (!strcmp(kiln__stored_type(earlier), row->stored) &&
+        if (!strcmp(kiln__emit_memory_type(earlier), row->stored) &&
             (is_usual(type) || uses(emit, earlier)))
             return;
     if (is_usual(type) || uses(emit, type))

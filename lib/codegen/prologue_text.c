@@ -21,7 +21,7 @@ struct hook {
 
 static const char *stored_type(const struct hook *hook)
 {
-    return kiln__stored_type(kiln__emit_access_type(&hook->emit, hook->operand.access));
+    return kiln__emit_memory_type(kiln__emit_access_type(&hook->emit, hook->operand.access));
 }
 
 static void emit_function(const struct hook *hook, const char *name, unsigned width)

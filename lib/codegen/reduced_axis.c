@@ -89,9 +89,9 @@ static void open_long(const struct kiln__body *body, const char *at, const char 
 static void close_long(const struct kiln__body *body, const char *at, const char *end)
 {
     kiln__code_leave(body->code, "break", "%s >= %s", at, end);
-    kiln__body_pass_on(body, 1, 0);
+    kiln__body_export_sums(body, 1, 0);
     kiln__code_end(body->code);
-    kiln__body_take_back(body, 1, 0);
+    kiln__body_import_sums(body, 1, 0);
 }
 
 /* Of lanes that have a column, each a run of it: what they read of so many elements comes at
@@ -100,8 +100,8 @@ static void close_long(const struct kiln__body *body, const char *at, const char
 
 static void reduce_each(struct kiln__body *body)
 {
-    struct kiln__phrase r = kiln__body_in_order(body, "r", 1, "to");
-    bool carries = kiln__body_carries(body),
+    struct kiln__phrase r = kiln__body_scan_position(body, "r", 1, "to");
+    bool carries = kiln__body_has_scan(body),
          shares = kiln__axis_shares(body->variant->kept_mapping);
     if (carries)
         kiln__code_block(body->code);
@@ -138,7 +138,7 @@ static void emit_unrolled(const struct kiln__body *body, unsigned unroll, const 
     for (unsigned u = 0; u < unroll; u++) {
         unsigned width = body->variant->vector;
         struct kiln__phrase place = kiln__phrase(u ? "(%s + %s * %u)" : "%s", i, apart, u);
-        struct kiln__phrase at = kiln__body_in_order(body, place.text, width, "count");
+        struct kiln__phrase at = kiln__body_scan_position(body, place.text, width, "count");
         kiln__code_block(body->code);
         kiln__body_element(body, width, at.text, kiln__phrase("r + %s", at.text).text, u);
         kiln__code_end(body->code);
@@ -167,7 +167,7 @@ static void emit_parts(const struct kiln__body *body, unsigned unroll)
     kiln__code_end(body->code);
     if (adds) {
         kiln__code_leave(body->code, "break", "i >= end");
-        kiln__body_pass_on(body, body->variant->vector, unroll);
+        kiln__body_export_sums(body, body->variant->vector, unroll);
         kiln__code_end(body->code);
     }
     kiln__code_add(body->code, "i = whole");
@@ -210,13 +210,13 @@ static void emit_long(const struct kiln__body *body, unsigned unroll)
     emit_unrolled(body, unroll, "i", apart.text);
     kiln__code_end(body->code);
     kiln__code_leave(body->code, "break", "i + %u > count", visit);
-    kiln__body_pass_on(body, width, unroll);
+    kiln__body_export_sums(body, width, unroll);
     kiln__code_end(body->code);
 }
 
 static void emit_singles(const struct kiln__body *body)
 {
-    struct kiln__phrase at = kiln__body_in_order(body, "i", 1, "count");
+    struct kiln__phrase at = kiln__body_scan_position(body, "i", 1, "count");
     kiln__code_for(body->code, "; i < count; i++");
     kiln__body_element(body, 1, at.text, kiln__phrase("r + %s", at.text).text, KILN__TOTALS);
     kiln__code_end(body->code);
@@ -238,9 +238,9 @@ static void emit_ahead(struct kiln__body *body, unsigned unroll)
     kiln__code_while(body->code, "i + %d <= whole", 2 * AHEAD);
     kiln__online_rescale(body, width, unroll);
     kiln__code_for(body->code, "const idx end = i + %d; i < end; i += %u", AHEAD, unroll * width);
-    kiln__online_turn(body);
+    kiln__online_enter_phase(body);
     emit_unrolled(body, unroll, "i", apart.text);
-    kiln__online_turn_back(body);
+    kiln__online_leave_phase(body);
     emit_unrolled(body, unroll, ahead.text, apart.text);
     kiln__code_end(body->code);
     kiln__code_end(body->code);
@@ -248,16 +248,16 @@ static void emit_ahead(struct kiln__body *body, unsigned unroll)
     emit_vectors(body, unroll, "whole");
     kiln__online_rescale(body, width, unroll);
     kiln__code_add(body->code, "i = rest");
-    kiln__online_turn(body);
+    kiln__online_enter_phase(body);
     emit_vectors(body, unroll, "whole");
-    kiln__online_turn_back(body);
+    kiln__online_leave_phase(body);
     kiln__code_block(body->code);
     emit_singles(body);
     kiln__online_rescale(body, 1, 0);
     kiln__code_add(body->code, "i = whole");
-    kiln__online_turn(body);
+    kiln__online_enter_phase(body);
     emit_singles(body);
-    kiln__online_turn_back(body);
+    kiln__online_leave_phase(body);
     kiln__code_end(body->code);
 }
 
@@ -271,7 +271,7 @@ static void reduce_vectors(struct kiln__body *body)
     kiln__body_sums(body, 1, KILN__START);
     kiln__body_sums(body, 1, "$ @_lost = 0");
     begin_vectors(body, unroll);
-    const bool adds = kiln__body_adds(body) && !kiln__body_carries(body) &&
+    const bool adds = kiln__body_adds(body) && !kiln__body_has_scan(body) &&
                       !kiln__online_applies(body, body->phase + 1);
     if (adds)
         kiln__body_long_totals(body, body->variant->vector);
@@ -293,7 +293,7 @@ static void reduce_vectors(struct kiln__body *body)
     kiln__code_add(body->code, "r += count");
     kiln__code_end(body->code);
     if (adds)
-        kiln__body_take_back(body, body->variant->vector, unroll);
+        kiln__body_import_sums(body, body->variant->vector, unroll);
     end_vectors(body, unroll);
     kiln__code_end(body->code);
 }
@@ -319,9 +319,9 @@ static void emit_lanes(struct kiln__body *body, unsigned unroll, unsigned width,
                    width, unroll * width);
     emit_interleaved(body, unroll, width, into);
     kiln__online_rescale(body, width, into == KILN__TOTALS ? 0 : most);
-    if (kiln__online_turn(body)) {
+    if (kiln__online_enter_phase(body)) {
         emit_interleaved(body, unroll, width, into);
-        kiln__online_turn_back(body);
+        kiln__online_leave_phase(body);
     }
     kiln__code_end(body->code);
 }
@@ -350,7 +350,7 @@ static void carry_lanes(struct kiln__body *body)
         kiln__code_add(body->code, "int side = 0");
     if (body->variant->stage == KILN__STAGE_BEHIND)
         kiln__body_segments(body);
-    kiln__body_pieces(body);
+    kiln__body_lane_chunks(body);
     if (vectors)
         kiln__body_fold(body, 1);
     if (!partial)
@@ -364,7 +364,7 @@ static void carry_lanes(struct kiln__body *body)
 static void reduce_lanes(struct kiln__body *body)
 {
     unsigned width = body->variant->vector, unroll = kiln__body_unroll(body);
-    if (kiln__body_carries(body)) {
+    if (kiln__body_has_scan(body)) {
         carry_lanes(body);
         return;
     }
@@ -435,7 +435,7 @@ static void reduce_axis(struct kiln__body *body)
 void kiln__emit_phases(struct kiln__body *body)
 {
     for (unsigned phase = 0; phase < body->nest.phases; phase++) {
-        kiln__body_turn(body, phase);
+        kiln__body_enter_phase(body, phase);
         kiln__body_values(body, 1, "0");
         if (kiln__online_applies(body, phase)) {
             kiln__online_end(body);

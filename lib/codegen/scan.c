@@ -17,7 +17,7 @@ static kiln_type type_of(const struct kiln__body *body, unsigned i)
     return body->group->steps.items[i].type;
 }
 
-bool kiln__body_carries(const struct kiln__body *body)
+bool kiln__body_has_scan(const struct kiln__body *body)
 {
     return kiln__body_scan(body, 0) < body->group->steps.count;
 }
@@ -32,11 +32,11 @@ unsigned kiln__body_scan(const struct kiln__body *body, unsigned i)
 
 static bool is_backward(const struct kiln__body *body)
 {
-    return kiln__body_carries(body) && kiln__group_scan(body->group)->op == KILN__SCAN_BACKWARD;
+    return kiln__body_has_scan(body) && kiln__group_scan(body->group)->op == KILN__SCAN_BACKWARD;
 }
 
-struct kiln__phrase kiln__body_in_order(const struct kiln__body *body, const char *at,
-                                        unsigned width, const char *count)
+struct kiln__phrase kiln__body_scan_position(const struct kiln__body *body, const char *at,
+                                             unsigned width, const char *count)
 {
     return is_backward(body) ? kiln__phrase("(%s - %u - %s)", count, width, at)
                              : kiln__phrase("%s", at);
@@ -310,7 +310,7 @@ void kiln__body_segments(const struct kiln__body *body)
 
 /* ---- pieces ---- */
 
-void kiln__body_pieces(const struct kiln__body *body)
+void kiln__body_lane_chunks(const struct kiln__body *body)
 {
     enum { MOST = 16 };
     unsigned width = body->variant->vector, share = body->variant->carried, count = share / width;
@@ -333,7 +333,7 @@ void kiln__body_pieces(const struct kiln__body *body)
                                          .letter = (char)('A' + u),
                                          .only = only[u].text};
         kiln__code_add(body->code, "const bool in%u = live && r + %u < to\nconst idx at%u = %s", u,
-                       u * width, u, kiln__body_in_order(body, place.text, width, end).text);
+                       u * width, u, kiln__body_scan_position(body, place.text, width, end).text);
     }
     kiln__body_elements(body, visits, count);
     kiln__code_end(body->code);

@@ -19,7 +19,7 @@ struct kiln__type_name kiln__emit_type(kiln_type type, unsigned width)
     return wide_type(kiln__type_row(type)->device, width);
 }
 
-const char *kiln__stored_type(kiln_type type)
+const char *kiln__emit_memory_type(kiln_type type)
 {
     return kiln__type_row(type)->stored;
 }
@@ -191,7 +191,7 @@ static void emit_vector(struct kiln__text *text, const struct kiln__elements *el
 {
     kiln__text_add(text, "*(global %s%s%s *)(", constant,
                    elements->fit == KILN__FIT_ALIGNED ? "" : "loose_",
-                   wide_type(kiln__stored_type(elements->type), elements->width).text);
+                   wide_type(kiln__emit_memory_type(elements->type), elements->width).text);
     emit_place(text, elements);
     kiln__text_add(text, ")");
 }
@@ -207,7 +207,7 @@ static void emit_stored(struct kiln__text *text, const struct kiln__elements *el
     }
     if (elements->width > 1)
         kiln__text_add(text, "(%s)(",
-                       wide_type(kiln__stored_type(elements->type), elements->width).text);
+                       wide_type(kiln__emit_memory_type(elements->type), elements->width).text);
     for (unsigned lane = 0; lane < elements->width; lane++) {
         kiln__text_add(text, lane ? ", " : "");
         emit_lane(text, elements, lane);
@@ -296,7 +296,7 @@ static void emit_streaming(struct kiln__code *code, const struct kiln__elements 
     kiln__code_single(code, KILN__IF, "stream");
     struct kiln__text *text =
         kiln__code_add(code, "__builtin_nontemporal_store(%s, (global %s *)(", stored,
-                       wide_type(kiln__stored_type(elements->type), elements->width).text);
+                       wide_type(kiln__emit_memory_type(elements->type), elements->width).text);
     emit_place(text, elements);
     kiln__text_add(text, "))");
     kiln__code_single(code, KILN__ELSE, "%s", "");

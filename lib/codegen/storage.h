@@ -13,7 +13,7 @@ struct kiln__type_name {
 struct kiln__type_name kiln__emit_type(kiln_type type, unsigned width);
 
 /* What pointers to memory of the type point to. */
-const char *kiln__stored_type(kiln_type type);
+const char *kiln__emit_memory_type(kiln_type type);
 
 /* Write an expression: `value`, a step's of type `from`, as one of type `to`. Integers beyond its
  * range wrap around, or are its ends where it `saturates`. */

@@ -39,7 +39,7 @@ static struct kiln__type_name type_of(const struct kiln__body *body, unsigned i,
 void kiln__emit_strip_totals(struct kiln__body *body)
 {
     for (unsigned phase = 0; phase < body->nest.phases; phase++) {
-        kiln__body_turn(body, phase);
+        kiln__body_enter_phase(body, phase);
         kiln__body_totals(body, 1, kiln__phrase("$ strip_@[%d]", strip_of(body)).text);
         if (kiln__body_adds(body))
             kiln__body_totals(
@@ -50,7 +50,7 @@ void kiln__emit_strip_totals(struct kiln__body *body)
         if (is_left(body, i))
             kiln__code_add(body->code, "%s strip_r%u[%d]", type_of(body, i, 1).text, i,
                            strip_of(body));
-    kiln__body_turn(body, 0);
+    kiln__body_enter_phase(body, 0);
 }
 
 /* A strip's elements at `i`, such as *(loose_float8 *)(strip_r3 + i). */
@@ -115,7 +115,7 @@ static void emit_rows(const struct kiln__body *body, unsigned rows, unsigned wid
     strips_fetch(body, width, body->needed, false);
     for (unsigned u = 0; u < rows; u++) {
         struct kiln__phrase at = kiln__phrase("(r + %u)", u);
-        struct kiln__phrase row = kiln__body_in_order(body, at.text, 1, "to");
+        struct kiln__phrase row = kiln__body_scan_position(body, at.text, 1, "to");
         kiln__code_block(body->code);
         kiln__body_reduced_bases(body, row.text);
         kiln__body_element(body, width, "(t + i)", row.text, KILN__TOTALS);
@@ -153,11 +153,11 @@ static void emit_part_end(struct kiln__body *body, unsigned width)
     kiln__emit_strip_loop(body, width, "strip");
     kiln__body_totals(body, width, loading(width).text);
     kiln__body_totals(body, width, go_on.text);
-    kiln__body_pass_on(body, width, 0);
+    kiln__body_export_sums(body, width, 0);
     kiln__body_totals(body, width,
                       kiln__phrase("%s = @_sum\n%s = @_lost", sum.text, lost.text).text);
     kiln__code_if(body->code, "to == all");
-    kiln__body_take_back(body, width, 0);
+    kiln__body_import_sums(body, width, 0);
     kiln__code_end(body->code);
     keep_totals(body, width);
     kiln__code_end(body->code);
@@ -166,7 +166,7 @@ static void emit_part_end(struct kiln__body *body, unsigned width)
 /* A long axis in parts, if it adds up floats: the error of a sum grows with the length of one. */
 static void emit_reduced_axis(struct kiln__body *body)
 {
-    if (!kiln__body_adds(body) || kiln__body_carries(body)) {
+    if (!kiln__body_adds(body) || kiln__body_has_scan(body)) {
         emit_part(body);
         return;
     }
@@ -185,7 +185,7 @@ static void emit_reduced_axis(struct kiln__body *body)
 static void emit_ends(struct kiln__body *body, unsigned width)
 {
     kiln__emit_strip_loop(body, width, "strip");
-    kiln__body_turn(body, 0);
+    kiln__body_enter_phase(body, 0);
     kiln__body_totals(body, width, loading(width).text);
     kiln__body_values(body, width, "(t + i)");
     kiln__body_finish(body, width);
@@ -268,7 +268,7 @@ static void emit_start(const struct kiln__body *body)
 static void emit_phases(struct kiln__body *body)
 {
     for (unsigned phase = 0; phase <= body->nest.phases; phase++) {
-        kiln__body_turn(body, phase);
+        kiln__body_enter_phase(body, phase);
         if (has_values(body))
             emit_strip(body, emit_values);
         if (phase == body->nest.phases)
@@ -276,7 +276,7 @@ static void emit_phases(struct kiln__body *body)
         bool reduces = kiln__body_reduction(body, 0) < body->group->steps.count;
         kiln__code_block(body->code);
         kiln__body_sums(body, 1, kiln__phrase("$ strip_@[%d]", strip_of(body)).text);
-        if (reduces || kiln__body_carries(body))
+        if (reduces || kiln__body_has_scan(body))
             emit_start(body);
         emit_reduced_axis(body);
         kiln__code_end(body->code);
@@ -316,7 +316,7 @@ static void emit_column_end(struct kiln__body *body, unsigned width, unsigned u)
 {
     struct kiln__phrase at = kiln__phrase("(i + %u)", u * width);
     kiln__code_block(body->code);
-    kiln__body_turn(body, 0);
+    kiln__body_enter_phase(body, 0);
     kiln__body_totals(body, width, kiln__phrase("$ @ = @_%u", u).text);
     kiln__body_values(body, width, at.text);
     kiln__body_finish(body, width);
@@ -336,7 +336,7 @@ static void emit_column(struct kiln__body *body, unsigned width, unsigned count)
             .width = width, .at = at[u].text, .number = "r", .into = u, .letter = letters[u]};
     }
     kiln__emit_strip_loop(body, count * width, "count");
-    kiln__body_turn(body, 0);
+    kiln__body_enter_phase(body, 0);
     for (unsigned u = 0; u < count; u++)
         kiln__body_totals(body, width, kiln__phrase("$ @_%u = ($)(!)", u).text);
     open_reduced(body);

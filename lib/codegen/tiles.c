@@ -41,7 +41,7 @@ static bool is_turned(const struct kiln__emit *emit, const struct kiln__step *st
     return step->kind == KILN__STEP_LOAD && emit->variant->along[step->index] == KILN__ACROSS;
 }
 
-void kiln__emit_turns(const struct kiln__emit *emit)
+void kiln__emit_tile_transposes(const struct kiln__emit *emit)
 {
     bool seen[16] = {false};
     for (size_t i = 0; i < emit->group->steps.count; i++) {

@@ -41,10 +41,10 @@ unsigned kiln__body_unroll(const struct kiln__body *body)
         reductions++;
         indexed = indexed || row_at(body, i)->indexed;
     }
-    return indexed || kiln__body_carries(body) ? 1
-           : steps <= 6 && reductions == 1     ? 4
-           : steps <= 12 && reductions <= 2    ? 2
-                                               : 1;
+    return indexed || kiln__body_has_scan(body) ? 1
+           : steps <= 6 && reductions == 1      ? 4
+           : steps <= 12 && reductions <= 2     ? 2
+                                                : 1;
 }
 
 /* ---- texts for each total ---- */
@@ -173,7 +173,8 @@ struct kiln__phrase kiln__body_summand(const struct kiln__body *body, unsigned i
                               value.text);
 }
 
-void kiln__body_take(const struct kiln__body *body, unsigned i, const struct kiln__visit *visit)
+void kiln__body_accumulate(const struct kiln__body *body, unsigned i,
+                           const struct kiln__visit *visit)
 {
     uint16_t from = step_at(body, i)->args[0];
     kiln_type type = sums_type(body, i);
@@ -306,7 +307,7 @@ void kiln__body_long_totals(const struct kiln__body *body, unsigned width)
             kiln__code_add(body->code, "%s t%u_lost = 0", kiln__emit_type(KILN_F32, width).text, i);
 }
 
-void kiln__body_pass_on(const struct kiln__body *body, unsigned width, unsigned count)
+void kiln__body_export_sums(const struct kiln__body *body, unsigned width, unsigned count)
 {
     for (KILN__EACH_REDUCTION(i, body)) {
         struct kiln__phrase sum = kiln__phrase("t%u_sum", i);
@@ -324,7 +325,7 @@ void kiln__body_pass_on(const struct kiln__body *body, unsigned width, unsigned 
     }
 }
 
-void kiln__body_take_back(const struct kiln__body *body, unsigned width, unsigned count)
+void kiln__body_import_sums(const struct kiln__body *body, unsigned width, unsigned count)
 {
     for (KILN__EACH_REDUCTION(i, body)) {
         struct kiln__phrase first = kiln__phrase(count ? "t%u_0" : "t%u", i);

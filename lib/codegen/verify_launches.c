@@ -69,7 +69,8 @@ static bool comes_later(const struct verifier *verifier, uint32_t slot)
            (verifier->group->kind == KILN__GROUP_MATMUL && verifier->group->reduced == 0);
 }
 
-static bool reads(const struct verifier *verifier, const struct kiln__group *group, uint32_t slot)
+static bool group_reads(const struct verifier *verifier, const struct kiln__group *group,
+                        uint32_t slot)
 {
     for (size_t i = 0; i < group->accesses.count; i++)
         if (group->accesses.items[i].kind != KILN__ACCESS_NUMBER &&
@@ -81,8 +82,9 @@ static bool reads(const struct verifier *verifier, const struct kiln__group *gro
 static bool is_read(const struct verifier *verifier, uint32_t slot)
 {
     uint32_t covers = verifier->launch->covers;
-    return reads(verifier, verifier->group, slot) ||
-           (covers && reads(verifier, &verifier->plan->fusion.groups.items[covers - 1], slot));
+    return group_reads(verifier, verifier->group, slot) ||
+           (covers &&
+            group_reads(verifier, &verifier->plan->fusion.groups.items[covers - 1], slot));
 }
 
 static bool is_stored(const struct verifier *verifier, uint32_t slot)
@@ -191,7 +193,8 @@ struct size {
 };
 enum { MOST_SIZES = 4 };
 
-/* The group's first node, but of an attention's scales, where they have a kernel of their own. */
+/* The group's first node, but of an attention's log-sum-exp, where they have a kernel of their own.
+ */
 static const struct kiln__node *launched_for(const struct verifier *verifier)
 {
     const struct kiln__group *group = verifier->group;
@@ -292,7 +295,7 @@ static const char *check_generated(const struct verifier *verifier, const char *
         if (argument->kind == KILN__ARGUMENT_I32)
             return expect(argument, (int64_t)group->scalars.items[k]);
         if (argument->kind == KILN__ARGUMENT_I64)
-            return expect(argument, kiln__value_whole(KILN_I64, group->scalars.items[k]));
+            return expect(argument, kiln__value_integer(KILN_I64, group->scalars.items[k]));
         float value = (float)group->scalars.items[k];
         return memcmp(&value, &argument->real, sizeof value) ? "another value" : NULL;
     default: return NULL;

@@ -17,7 +17,7 @@
 #define TRIED "tried since "
 #define PUT_OFF "not yet tried: "
 
-static bool begins(const char *note, const char *word)
+static bool note_begins(const char *note, const char *word)
 {
     return !strncmp(note, word, strlen(word));
 }
@@ -30,8 +30,9 @@ static double crash_probe_now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-static enum kiln__probe_outcome condemn(struct kiln__programs *programs,
-                                        const struct kiln__crash_probe *probe, const char *why)
+static enum kiln__probe_outcome note_as_wrong(struct kiln__programs *programs,
+                                              const struct kiln__crash_probe *probe,
+                                              const char *why)
 {
     char note[KILN__PROBE_WHY + sizeof WRONG];
     snprintf(note, sizeof note, WRONG "%s", why);
@@ -49,7 +50,7 @@ static enum kiln__probe_outcome crash_probe_try(struct kiln__programs *programs,
     kiln__device_note_put(programs, probe->subject, note);
     enum kiln__probe_outcome end = trier(user, why);
     if (end == KILN__PROBE_WRONG)
-        return condemn(programs, probe, why);
+        return note_as_wrong(programs, probe, why);
     if (end == KILN__PROBE_RIGHT)
         snprintf(note, sizeof note, RIGHT);
     else
@@ -73,16 +74,16 @@ enum kiln__probe_outcome kiln__crash_probe(struct kiln__programs *programs,
     const double begin = crash_probe_now();
     char note[KILN__PROBE_WHY + sizeof WRONG];
     while (kiln__device_note_get(programs, probe->subject, note, sizeof note)) {
-        if (begins(note, RIGHT))
+        if (note_begins(note, RIGHT))
             return KILN__PROBE_RIGHT;
-        if (begins(note, WRONG)) {
+        if (note_begins(note, WRONG)) {
             KILN__LOG(KILN__LOG_INFO, "%s: not used: %s", probe->subject, note);
             return KILN__PROBE_WRONG;
         }
-        if (!begins(note, TRIED))
+        if (!note_begins(note, TRIED))
             break;
         if (is_dead(probe, note))
-            return condemn(programs, probe, "a process ended while it tried");
+            return note_as_wrong(programs, probe, "a process ended while it tried");
         if (crash_probe_now() - begin > probe->patience)
             return KILN__PROBE_BUSY;
         kiln__sleep(20 * KILN__MS);

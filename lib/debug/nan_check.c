@@ -82,7 +82,7 @@ static void look_at_all(const struct search *search,
 /* ---- judging ---- */
 
 /* A call's own constant that stands for what has no answer is no operand that brings a NaN. */
-static struct found brought(const struct search *search, uint32_t index)
+static struct found find_nan_operand(const struct search *search, uint32_t index)
 {
     const struct kiln__node *node = &search->graph->nodes.items[index];
     struct found all = {0};
@@ -120,7 +120,7 @@ static kiln_status nan_check_blame(const struct search *search, uint32_t index, 
 {
     const struct kiln__node *node = &search->graph->nodes.items[index];
     struct kiln__text label = {0};
-    kiln__labels_say(search->labels, index, &label);
+    kiln__labels_append(search->labels, index, &label);
     kiln_status status =
         kiln__fail(error, KILN_BAD_VALUE, "%s: %%%u %s%s, %s%s: %s", call,
                    search->numbers ? search->numbers[index] : index, kiln__node_name(node),
@@ -137,7 +137,7 @@ static kiln_status judge_value(const struct search *search, uint32_t index, cons
 {
     const struct kiln__node *node = &search->graph->nodes.items[index];
     const struct found *found = &search->found[index];
-    struct found before = brought(search, index);
+    struct found before = find_nan_operand(search, index);
     bool nan = found->nan && !before.nan;
     bool infinite = found->infinite && !before.infinite && !before.nan;
     if (!makes(node) || !(nan || infinite) || !gets_out(search, index, nan))

@@ -95,13 +95,15 @@ struct kiln__node kiln__self_test_node(const struct kiln__self_test *self_test, 
 {
     struct kiln__node node = {
         .kind = KILN__ATTENTION_BACKWARD, .type = KILN_F32, .op = (uint8_t)self_test->type};
-    node.attention.form = !kiln__self_test_is_backward(self_test)  ? KILN__BACKWARD_LOG_SUM_EXP
-                          : self_test->form != KILN__BACKWARD_BOTH ? self_test->form
-                          : second                                 ? KILN__BACKWARD_VALUES
-                                                                   : KILN__BACKWARD_KEYS;
+    node.attention.backward_result = !kiln__self_test_is_backward(self_test)
+                                         ? KILN__BACKWARD_LOG_SUM_EXP
+                                     : self_test->form != KILN__BACKWARD_BOTH ? self_test->form
+                                     : second ? KILN__BACKWARD_VALUES
+                                              : KILN__BACKWARD_KEYS;
     node.attention.scale = kiln__self_test_is_backward(self_test) ? SLOPES_SCALE : SCALE;
     node.attention.causal = 1;
-    node.n_inputs = node.attention.form == KILN__BACKWARD_LOG_SUM_EXP ? 2 : KILN__STATS + 1;
+    node.n_inputs =
+        node.attention.backward_result == KILN__BACKWARD_LOG_SUM_EXP ? 2 : KILN__STATS + 1;
     node.attention.diagonal =
         kiln__attention_backward_by_key(&node) ? -(int64_t)(QUERIES / 4) : KEYS - QUERIES;
     return node;
@@ -169,9 +171,9 @@ static bool is_right_backward(struct judged test, size_t matrix, bool second)
     const float *sums = second ? test.values->second : test.values->y;
     const size_t columns = shapes.a[1], results = shape[0] * shape[1];
     struct kiln__node node = kiln__self_test_node(self_test, second);
-    const double slack = node.attention.form == KILN__BACKWARD_LOG_SUM_EXP ? 1e-4
-                         : self_test->type == KILN_F16                     ? 0x1p-10
-                                                                           : 0x1p-7;
+    const double slack = node.attention.backward_result == KILN__BACKWARD_LOG_SUM_EXP ? 1e-4
+                         : self_test->type == KILN_F16                                ? 0x1p-10
+                                                                                      : 0x1p-7;
     const struct kiln__attention_size size = {QUERIES, KEYS, columns, columns, 1};
     double *a = malloc((QUERIES * 2 + KEYS) * columns * sizeof *a),
            stats[KEYS * KILN__STATS_COLUMNS];

@@ -148,7 +148,7 @@ static kiln_status wrong(const struct kiln__inputs *inputs, const struct kiln__g
 {
     const struct kiln__node *node = &graph->nodes.items[index];
     struct kiln__text label = {0};
-    kiln__labels_say(graph->labels, index, &label);
+    kiln__labels_append(graph->labels, index, &label);
     kiln_status status = kiln__fail(
         error, KILN_WRONG_RESULT,
         "%s: %%%u %s%s, %s%s, element %s: the device has %s and the host %s, and "
@@ -205,7 +205,7 @@ static void blame_kernel(const kiln_batch *batch, size_t result, struct kiln__te
     kiln__launch_title(plan, launch, text);
     struct kiln__names names;
     kiln__names_make(plan, batch->graph.labels, &names);
-    kiln__names_say(&names, launch, " for ", ", ", text);
+    kiln__names_append(&names, launch, " for ", ", ", text);
     kiln__names_free(&names);
     kiln__text_add(text, launch ? ", which computes it, or one before it" : ", which computes it");
 }

@@ -33,8 +33,8 @@ enum kiln__kernel_trait {
     KILN__KERNEL_BATCH_INVARIANT = 256,
     /* Integer sums of any depth are exact. */
     KILN__KERNEL_EXACT_INTEGERS = 512,
-    /* Finds the scales of an attention's rows as well. */
-    KILN__KERNEL_SCALES = 1024,
+    /* Stores the log-sum-exp of an attention's rows, too. */
+    KILN__KERNEL_LOG_SUM_EXP = 1024,
     /* Gives two results of a gradient at once. */
     KILN__KERNEL_PAIR = 2048,
     KILN__KERNEL_OWN_ORDER = 4096

@@ -37,7 +37,7 @@ int64_t kiln__device_queue_cost(const kiln_executor *executor,
     return cost ? cost : (int64_t)executor->model.sizes[size].rows;
 }
 
-static int64_t nap(const struct kiln__device_queue *device_queue)
+static int64_t poll_interval(const struct kiln__device_queue *device_queue)
 {
     int64_t part = cost_of(device_queue, 0) / 4;
     return part > SHORTEST_NAP ? part : SHORTEST_NAP;
@@ -152,7 +152,7 @@ void kiln__device_queue_failed(kiln_executor *executor, struct kiln__device_queu
 /* Whether there are so many rows that can travel together. */
 static bool has_rows(const struct kiln__request_queue *queue, size_t rows)
 {
-    return kiln__request_queue_has(queue, kiln__request_queue_lead(queue, rows), rows);
+    return kiln__request_queue_has(queue, kiln__request_queue_next_length(queue, rows), rows);
 }
 
 static bool is_full(const kiln_executor *executor)
@@ -187,7 +187,8 @@ static int64_t time_away(const struct kiln__device_queue *device_queue, int64_t 
 static bool another_is_better(const kiln_executor *executor,
                               const struct kiln__device_queue *device_queue, int64_t now)
 {
-    unsigned length = kiln__request_queue_lead(&executor->queue, executor->options.max_batch);
+    unsigned length =
+        kiln__request_queue_next_length(&executor->queue, executor->options.max_batch);
     const kiln_future *first = kiln__request_queue_first(&executor->queue);
     size_t rows = executor->queue.rows_of[length];
     if (first->alone) {
@@ -222,14 +223,14 @@ enum kiln__flush kiln__device_queue_decide(kiln_executor *executor,
     enum kiln__flush flush = reason(executor, device_queue, now);
     bool on_trial = device_queue->out_until != 0;
     if (on_trial && flush && (device_queue->running || kiln__request_queue_first(queue)->rerun)) {
-        *again = now + nap(device_queue);
+        *again = now + poll_interval(device_queue);
         return KILN__FLUSH_NOT;
     }
     if (!flush) {
         *again = kiln__request_queue_due(queue);
     } else if (!on_trial && executor->device_queue_count > 1 &&
                another_is_better(executor, device_queue, now)) {
-        *again = now + nap(device_queue);
+        *again = now + poll_interval(device_queue);
         flush = KILN__FLUSH_NOT;
     }
     return flush;

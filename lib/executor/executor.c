@@ -32,8 +32,9 @@ static uint64_t find_next(const kiln_executor *executor, bool idle)
     const kiln_executor_options *options = &executor->options;
     if (!executor->queue.count)
         return 1;
-    const size_t some = idle ? kiln__request_queue_lack(&executor->queue, options->min_batch) : 0;
-    return some ? some : kiln__request_queue_lack(&executor->queue, options->max_batch);
+    const size_t some =
+        idle ? kiln__request_queue_missing_rows(&executor->queue, options->min_batch) : 0;
+    return some ? some : kiln__request_queue_missing_rows(&executor->queue, options->max_batch);
 }
 
 /* Those who have been called look anyway. */
@@ -88,7 +89,7 @@ void kiln__executor_wake_all(kiln_executor *executor)
 
 /* ---- making ---- */
 
-bool kiln__executor_is_here(const kiln_executor *executor)
+bool kiln__executor_is_of_process(const kiln_executor *executor)
 {
     return executor->forks == kiln__forks();
 }
@@ -96,7 +97,7 @@ bool kiln__executor_is_here(const kiln_executor *executor)
 kiln_status kiln__executor_check(const kiln_executor *executor, const char *call)
 {
     KILN__RETURN_IF_NULL(NULL, call, executor);
-    if (kiln__executor_is_here(executor))
+    if (kiln__executor_is_of_process(executor))
         return KILN_OK;
     return kiln__fail(NULL, KILN_FORKED,
                       "%s: the executor was made before a fork, and its threads are not in the "
@@ -334,7 +335,7 @@ static void executor_stop(kiln_executor *executor, kiln_shutdown how, struct kil
 static void executor_part(kiln_executor *executor)
 {
     for (size_t i = 0; i < executor->thread_count; i++)
-        if (kiln__in_worker())
+        if (kiln__is_worker_thread())
             pthread_detach(executor->workers[i].thread);
         else
             pthread_join(executor->workers[i].thread, NULL);
@@ -367,7 +368,7 @@ kiln_status kiln_executor_shutdown(kiln_executor *executor, kiln_shutdown how)
     executor_stop(executor, how, &told);
     pthread_mutex_unlock(&executor->lock);
     kiln__future_tell(executor, &told);
-    if (!kiln__in_worker())
+    if (!kiln__is_worker_thread())
         await_end(executor);
     kiln__executor_leave(executor);
     return KILN_OK;
@@ -375,7 +376,7 @@ kiln_status kiln_executor_shutdown(kiln_executor *executor, kiln_shutdown how)
 
 void kiln_executor_retain(kiln_executor *executor)
 {
-    if (!executor || !kiln__executor_is_here(executor))
+    if (!executor || !kiln__executor_is_of_process(executor))
         return;
     pthread_mutex_lock(&executor->lock);
     executor->handles++;
@@ -385,11 +386,11 @@ void kiln_executor_retain(kiln_executor *executor)
 void kiln_executor_release(kiln_executor *executor)
 {
     struct kiln__told told = {0};
-    if (!executor || !kiln__executor_is_here(executor))
+    if (!executor || !kiln__executor_is_of_process(executor))
         return;
     pthread_mutex_lock(&executor->lock);
     bool last = --executor->handles == 0;
-    bool detach = last && kiln__in_worker() && !executor->claimed;
+    bool detach = last && kiln__is_worker_thread() && !executor->claimed;
     if (last)
         executor_stop(executor, KILN_SHUTDOWN_DRAIN, &told);
     if (detach)
@@ -399,7 +400,7 @@ void kiln_executor_release(kiln_executor *executor)
         return;
     if (detach)
         executor_part(executor);
-    else if (!kiln__in_worker())
+    else if (!kiln__is_worker_thread())
         await_end(executor);
     kiln__executor_leave(executor);
 }

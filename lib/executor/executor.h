@@ -123,14 +123,14 @@ struct kiln_executor {
 kiln_status kiln__executor_check(const kiln_executor *executor, const char *call);
 
 /* Whether it was made in this process: a fork leaves its threads behind. */
-bool kiln__executor_is_here(const kiln_executor *executor);
+bool kiln__executor_is_of_process(const kiln_executor *executor);
 
 /* A holder leaves; references are given back: the executor may be gone then. */
 void kiln__executor_leave(kiln_executor *executor);
 void kiln__executor_drop(kiln_executor *executor, size_t references);
 
 /* Whether this thread is a worker, which must wait for nothing that a worker does. */
-bool kiln__in_worker(void);
+bool kiln__is_worker_thread(void);
 void *kiln__worker_main(void *argument); /* a worker */
 
 /* ---- all of these under the lock ---- */

@@ -98,7 +98,7 @@ size_t kiln__futures_close(kiln_executor *executor)
 }
 
 /* Nothing is touched once it is on the shelf: the executor may be gone then. */
-void kiln__future_put_back(kiln_future *future)
+void kiln__future_recycle(kiln_future *future)
 {
     kiln_executor *executor = future->executor;
     struct kiln__shelf *shelf = future->shelf;
@@ -122,7 +122,7 @@ static bool is_over(unsigned passed)
 
 void kiln_future_release(kiln_future *future)
 {
-    if (!future || !kiln__executor_is_here(future->executor))
+    if (!future || !kiln__executor_is_of_process(future->executor))
         return;
     if (future->descriptor >= 0) {
         pthread_mutex_lock(&future->lock);
@@ -132,7 +132,7 @@ void kiln_future_release(kiln_future *future)
     }
     if (is_over(atomic_load(&future->passed)) ||
         is_over(atomic_fetch_or(&future->passed, KILN__FUTURE_RELEASED)))
-        kiln__future_put_back(future);
+        kiln__future_recycle(future);
 }
 
 /* ---- ends ---- */
@@ -199,7 +199,7 @@ void kiln__future_complete(kiln_future *future, const struct kiln__error *error,
     if (passed & KILN__FUTURE_HEARD)
         kiln__list_push(&told->heard, future);
     else if (passed & KILN__FUTURE_RELEASED)
-        kiln__future_put_back(future);
+        kiln__future_recycle(future);
 }
 
 static void future_tell(kiln_future *future)
@@ -211,7 +211,7 @@ static void future_tell(kiln_future *future)
     if (callback)
         callback(future->status, future->user);
     if (atomic_fetch_or(&future->passed, KILN__FUTURE_TOLD) & KILN__FUTURE_RELEASED)
-        kiln__future_put_back(future);
+        kiln__future_recycle(future);
 }
 
 void kiln__future_tell(kiln_executor *executor, struct kiln__told *told)
@@ -238,7 +238,7 @@ void kiln__future_withdraw(kiln_future *future)
 {
     leave_queue(future);
     future->executor->counts.requests--;
-    kiln__future_put_back(future);
+    kiln__future_recycle(future);
 }
 
 /* One that waits ends here, not in a batch. */
@@ -274,7 +274,7 @@ static kiln_status future_check(const kiln_future *future, const char *call)
     return kiln__executor_check(future->executor, call);
 }
 
-static kiln_status answer(const kiln_future *future, const char *call)
+static kiln_status check_future(const kiln_future *future, const char *call)
 {
     if (!is_done(future))
         return KILN_NOT_READY;
@@ -323,18 +323,18 @@ static kiln_status wait_until(kiln_future *future, int64_t until, const char *ca
         late = sleep_until(future, until);
         look_at_deadline(future);
     }
-    return answer(future, call);
+    return check_future(future, call);
 }
 
 static kiln_status poll_as(kiln_future *future, const char *call)
 {
     look_at_deadline(future);
-    return answer(future, call);
+    return check_future(future, call);
 }
 
 static kiln_status wait(kiln_future *future, int64_t until, const char *call)
 {
-    if (!kiln__in_worker())
+    if (!kiln__is_worker_thread())
         return wait_until(future, until, call);
     kiln_status status = poll_as(future, call);
     return status == KILN_NOT_READY

@@ -59,7 +59,7 @@ struct kiln__told {
 kiln_future *kiln__future_create(kiln_executor *executor);
 
 /* One that nobody else has seen, or will see any more, is kept for another request. */
-void kiln__future_put_back(kiln_future *future);
+void kiln__future_recycle(kiln_future *future);
 
 /* Whether it is in no batch. */
 bool kiln__future_is_queued(const kiln_future *future);

@@ -20,7 +20,7 @@
 static const char create_call[] = "kiln_parallel_create";
 
 #define MOST_CONTEXTS 64
-#define USUAL_PIECE ((size_t)1 << 20)
+#define USUAL_BUCKET ((size_t)1 << 20)
 
 static kiln_status parallel_check(kiln_context *const *contexts, size_t n,
                                   const kiln_training *training)
@@ -72,12 +72,12 @@ static kiln_status take_gradient(struct kiln__member *member, size_t i, kiln_ten
     if (type != KILN_F32)
         return kiln__fail(NULL, KILN_TYPE_MISMATCH, "%s: context %zu: gradient %zu is %s, not f32",
                           create_call, member->number, i, kiln_type_name(type));
-    struct kiln__place *place = &parallel->places[i];
-    if (member->number && elements != place->elements)
+    struct kiln__gradient_range *range = &parallel->ranges[i];
+    if (member->number && elements != range->elements)
         return kiln__fail(NULL, KILN_SHAPE_MISMATCH,
                           "%s: gradient %zu has %zu elements in context %zu, and %zu in the first",
-                          create_call, i, elements, member->number, place->elements);
-    place->elements = elements;
+                          create_call, i, elements, member->number, range->elements);
+    range->elements = elements;
     status = kiln__parallel_take_shard(member, i);
     if (!status)
         status = kiln_buffer_create(member->context, type, rank, dims, &member->gradients[i]);
@@ -116,13 +116,13 @@ static kiln_status record_derive(struct kiln__member *member, kiln_tensor *tenso
 /* The average, or what this process keeps of it, which is at its beginning. */
 static kiln_tensor import_average(const struct kiln__member *member, size_t i)
 {
-    const struct kiln__place *place = &member->parallel->places[i];
+    const struct kiln__gradient_range *range = &member->parallel->ranges[i];
     kiln_tensor average = kiln_import(member->update, member->gradients[i]);
     if (!kiln__parallel_divides(member->parallel, i))
         return average;
-    average = kiln_reshape(member->update, average, 1, &place->elements);
+    average = kiln_reshape(member->update, average, 1, &range->elements);
     return kiln_slice(member->update, average, (const int64_t[]){0},
-                      (const int64_t[]){(int64_t)place->kept}, NULL);
+                      (const int64_t[]){(int64_t)range->kept}, NULL);
 }
 
 static kiln_status record_update(struct kiln__member *member, kiln_tensor *tensors)
@@ -150,36 +150,36 @@ static kiln_status parallel_record(struct kiln__member *member)
     return status;
 }
 
-/* Of numbers from `begin` to `end`, those that fill pieces, or all. Returns where they end. */
-static size_t add_pieces(kiln_parallel *parallel, size_t begin, size_t end, size_t gradient,
-                         bool all)
+/* Of numbers from `begin` to `end`, those that fill buckets, or all. Returns where they end. */
+static size_t add_buckets(kiln_parallel *parallel, size_t begin, size_t end, size_t gradient,
+                          bool all)
 {
     for (size_t most = parallel->reducer.piece; begin < end && (all || end - begin >= most);) {
-        struct kiln__piece *piece = kiln__vector_push(&parallel->pieces);
-        if (!piece)
+        struct kiln__gradient_bucket *bucket = kiln__vector_push(&parallel->buckets);
+        if (!bucket)
             return SIZE_MAX;
-        piece->offset = begin;
-        piece->numbers = end - begin < most ? end - begin : most;
-        piece->gradient = gradient;
-        begin += piece->numbers;
+        bucket->offset = begin;
+        bucket->numbers = end - begin < most ? end - begin : most;
+        bucket->gradient = gradient;
+        begin += bucket->numbers;
     }
     return begin;
 }
 
-/* Neighbours that are not divided share pieces. */
+/* Neighbours that are not divided share buckets. */
 static kiln_status parallel_partition(kiln_parallel *parallel)
 {
     size_t begin = 0;
     for (size_t i = parallel->training.gradient_count; i-- > 0 && begin != SIZE_MAX;) {
-        const struct kiln__place *place = &parallel->places[i];
+        const struct kiln__gradient_range *range = &parallel->ranges[i];
         if (!kiln__parallel_divides(parallel, i)) {
-            begin = add_pieces(parallel, begin, place->offset + place->elements, i, i == 0);
+            begin = add_buckets(parallel, begin, range->offset + range->elements, i, i == 0);
             continue;
         }
-        const struct kiln__piece piece = {place->offset, place->elements, i, true};
-        const bool added = add_pieces(parallel, begin, place->offset, i + 1, true) != SIZE_MAX &&
-                           kiln__vector_add(&parallel->pieces, piece);
-        begin = added ? place->offset + place->elements : SIZE_MAX;
+        const struct kiln__gradient_bucket bucket = {range->offset, range->elements, i, true};
+        const bool added = add_buckets(parallel, begin, range->offset, i + 1, true) != SIZE_MAX &&
+                           kiln__vector_add(&parallel->buckets, bucket);
+        begin = added ? range->offset + range->elements : SIZE_MAX;
     }
     return begin == SIZE_MAX ? no_memory() : KILN_OK;
 }
@@ -188,8 +188,8 @@ static kiln_status parallel_partition(kiln_parallel *parallel)
 static kiln_status parallel_reserve(kiln_parallel *parallel)
 {
     for (size_t i = parallel->training.gradient_count; i-- > 0;) {
-        parallel->places[i].offset = parallel->numbers;
-        parallel->numbers += parallel->places[i].elements;
+        parallel->ranges[i].offset = parallel->numbers;
+        parallel->numbers += parallel->ranges[i].elements;
     }
     kiln_status status = parallel->reducer.begin ? parallel_partition(parallel) : KILN_OK;
     for (size_t m = 0; m < parallel->count && kiln__parallel_travels(parallel) && !status; m++) {
@@ -206,9 +206,9 @@ static kiln_status parallel_reserve(kiln_parallel *parallel)
 static bool parallel_allocate(kiln_parallel *parallel, size_t n)
 {
     size_t gradients = parallel->training.gradient_count;
-    parallel->places = calloc(gradients, sizeof *parallel->places);
+    parallel->ranges = calloc(gradients, sizeof *parallel->ranges);
     parallel->members = calloc(n, sizeof *parallel->members);
-    if (!parallel->places || !parallel->members)
+    if (!parallel->ranges || !parallel->members)
         return false;
     parallel->count = n;
     for (size_t i = 0; i < n; i++) {
@@ -234,11 +234,11 @@ static void open_members(kiln_parallel *parallel, kiln_context *const *contexts)
 }
 
 /* Of how the gradients travel, a number that tells others from these. */
-static uint32_t digest(const kiln_parallel *parallel)
+static uint32_t hash_layout(const kiln_parallel *parallel)
 {
     uint64_t row[3] = {0};
     for (size_t i = 0; i < parallel->training.gradient_count; i++) {
-        row[1] = parallel->places[i].elements;
+        row[1] = parallel->ranges[i].elements;
         row[2] = kiln__parallel_divides(parallel, i);
         row[0] = kiln__hash64(row, sizeof row);
     }
@@ -255,7 +255,8 @@ static kiln_status divide_shares(kiln_parallel *parallel)
         sum += shares ? shares[i] : 1;
     kiln_status status = KILN_OK;
     if (reducer->join)
-        status = reducer->join(reducer->user, KILN_OK, parallel->numbers, digest(parallel), &sum);
+        status =
+            reducer->join(reducer->user, KILN_OK, parallel->numbers, hash_layout(parallel), &sum);
     for (size_t i = 0; i < parallel->count; i++)
         parallel->members[i].share = (shares ? shares[i] : 1) / sum;
     return status;
@@ -311,7 +312,7 @@ static kiln_status parallel_make(kiln_context *const *contexts, size_t n,
 kiln_status kiln__read_reducer(const kiln_reducer *reducer, kiln_reducer *own, const char *call)
 {
     kiln_status status = KILN__STRUCTURE_READ(NULL, call, reducer, "KILN_REDUCER_INIT", own);
-    own->piece = own->piece ? own->piece : USUAL_PIECE;
+    own->piece = own->piece ? own->piece : USUAL_BUCKET;
     bool lacks = !(own->join && own->begin && own->wait && own->agree) ||
                  (own->processes && !(own->begin_shard && own->begin_gather));
     if (!status && lacks)
@@ -398,8 +399,8 @@ void kiln_parallel_release(kiln_parallel *parallel)
         pthread_barrier_destroy(&parallel->meeting);
     pthread_cond_destroy(&parallel->changed);
     pthread_mutex_destroy(&parallel->lock);
-    kiln__vector_free(&parallel->pieces);
-    free(parallel->places);
+    kiln__vector_free(&parallel->buckets);
+    free(parallel->ranges);
     free(parallel->members);
     free(parallel);
 }

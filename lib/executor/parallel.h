@@ -26,13 +26,13 @@ struct kiln__member {
 };
 
 /* A gradient in host memory, where the last one is first. */
-struct kiln__place {
+struct kiln__gradient_range {
     size_t elements, offset;
     size_t first, kept; /* of its elements, those whose weights this process updates */
 };
 
 /* What travels at once. */
-struct kiln__piece {
+struct kiln__gradient_bucket {
     size_t offset, numbers;
     size_t gradient; /* complete when this one is */
     bool is_divided; /* a whole gradient, of which each process gets its part */
@@ -44,16 +44,16 @@ struct kiln_parallel {
     kiln_reducer reducer; /* without functions where this process is alone */
     size_t count;
     struct kiln__member *members;
-    struct kiln__place *places; /* of each gradient */
-    size_t numbers;             /* of all gradients */
-    KILN__VECTOR(struct kiln__piece) pieces;
+    struct kiln__gradient_range *ranges; /* of each gradient */
+    size_t numbers;                      /* of all gradients */
+    KILN__VECTOR(struct kiln__gradient_bucket) buckets;
     pthread_barrier_t meeting;
     bool can_meet;
     atomic_bool failed;         /* somebody did, in this step */
     atomic_bool weights_differ; /* or may, for good: an update has failed */
 
     /* Of the first member's thread. */
-    size_t handed, summed; /* pieces that the reducer was given in this step, and is done with */
+    size_t handed, summed; /* buckets that the reducer was given in this step, and is done with */
     bool host_is_lost;     /* to a reducer that failed */
 
     pthread_mutex_t lock;   /* guards what follows */
@@ -72,7 +72,7 @@ static inline bool kiln__parallel_travels(const kiln_parallel *parallel)
 /* Whether each process keeps a part of this gradient's weights. */
 static inline bool kiln__parallel_divides(const kiln_parallel *parallel, size_t gradient)
 {
-    return parallel->places[gradient].kept < parallel->places[gradient].elements;
+    return parallel->ranges[gradient].kept < parallel->ranges[gradient].elements;
 }
 
 /* In our form. */

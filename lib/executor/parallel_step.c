@@ -14,7 +14,7 @@
  * (Where weights are divided, an average is the part whose shard this process updates; shards are
  * gathered behind the update.)
  *
- * Other processes wait for this one's pieces: it hands them over whatever has failed. After an
+ * Other processes wait for this one's buckets: it hands them over whatever has failed. After an
  * update that failed anywhere no step is made any more. */
 #include "executor/parallel.h"
 
@@ -40,7 +40,7 @@ static void parallel_fail(struct kiln__member *member, kiln_status status, const
 }
 
 /* Until all are here; whether nobody has failed so far. */
-static bool meet(const struct kiln__member *member)
+static bool wait_for_members(const struct kiln__member *member)
 {
     kiln_parallel *parallel = member->parallel;
     if (member->error.status)
@@ -58,71 +58,72 @@ static bool meet(const struct kiln__member *member)
 static void average_some(const kiln_parallel *parallel, size_t first, size_t count)
 {
     float sums[CACHED] = {0};
-    size_t places = parallel->reducer.begin ? 1 : parallel->count;
+    size_t copies = parallel->reducer.begin ? 1 : parallel->count;
     for (size_t m = 0; m < parallel->count; m++) {
         const float *from = parallel->members[m].host + first;
         float share = (float)parallel->members[m].share;
         for (size_t i = 0; i < count; i++)
             sums[i] += share * from[i];
     }
-    for (size_t m = 0; m < places; m++)
+    for (size_t m = 0; m < copies; m++)
         memcpy(parallel->members[m].host + first, sums, count * sizeof *sums);
 }
 
-/* The member's part, in pieces that stay in the caches. */
+/* The member's part, in buckets that stay in the caches. */
 static void parallel_average(const struct kiln__member *member, size_t gradient)
 {
     const kiln_parallel *parallel = member->parallel;
-    const struct kiln__place *place = &parallel->places[gradient];
-    size_t all = place->elements, each = all / parallel->count;
+    const struct kiln__gradient_range *range = &parallel->ranges[gradient];
+    size_t all = range->elements, each = all / parallel->count;
     size_t first = each * member->number;
     size_t end = member->number + 1 == parallel->count ? all : first + each;
     for (size_t i = first; i < end; i += CACHED)
-        average_some(parallel, place->offset + i, end - i < CACHED ? end - i : CACHED);
+        average_some(parallel, range->offset + i, end - i < CACHED ? end - i : CACHED);
 }
 
 /* From the device, and the average of all members' own; whether it is there. */
 static bool collect(struct kiln__member *member, size_t gradient)
 {
-    const struct kiln__place *place = &member->parallel->places[gradient];
+    const struct kiln__gradient_range *range = &member->parallel->ranges[gradient];
     if (!member->error.status)
         parallel_fail(member,
-                      kiln_buffer_read(member->gradients[gradient], 0, member->host + place->offset,
-                                       place->elements * sizeof(float)),
+                      kiln_buffer_read(member->gradients[gradient], 0, member->host + range->offset,
+                                       range->elements * sizeof(float)),
                       "reading a gradient");
-    if (meet(member))
+    if (wait_for_members(member))
         parallel_average(member, gradient);
-    return meet(member);
+    return wait_for_members(member);
 }
 
 static void give_back(struct kiln__member *member, size_t gradient)
 {
-    const struct kiln__place *place = &member->parallel->places[gradient];
+    const struct kiln__gradient_range *range = &member->parallel->ranges[gradient];
     parallel_fail(member,
-                  kiln_buffer_write(member->gradients[gradient], 0, member->host + place->offset,
-                                    place->kept * sizeof(float)),
+                  kiln_buffer_write(member->gradients[gradient], 0, member->host + range->offset,
+                                    range->kept * sizeof(float)),
                   "writing an average");
 }
 
 /* ---- with other processes: the first member's thread ---- */
 
-static kiln_status begin_sum(const kiln_parallel *parallel, const struct kiln__piece *piece)
+static kiln_status begin_sum(const kiln_parallel *parallel,
+                             const struct kiln__gradient_bucket *bucket)
 {
     const kiln_reducer *reducer = &parallel->reducer;
-    float *values = parallel->members[0].host + piece->offset;
-    return piece->is_divided ? reducer->begin_shard(reducer->user, values, piece->numbers)
-                             : reducer->begin(reducer->user, values, piece->numbers);
+    float *values = parallel->members[0].host + bucket->offset;
+    return bucket->is_divided ? reducer->begin_shard(reducer->user, values, bucket->numbers)
+                              : reducer->begin(reducer->user, values, bucket->numbers);
 }
 
-/* The pieces that are complete with this gradient. */
+/* The buckets that are complete with this gradient. */
 static void hand_over(struct kiln__member *member, size_t gradient)
 {
     kiln_parallel *parallel = member->parallel;
-    const struct kiln__piece *pieces = parallel->pieces.items;
-    for (;
-         parallel->handed < parallel->pieces.count && pieces[parallel->handed].gradient >= gradient;
+    const struct kiln__gradient_bucket *buckets = parallel->buckets.items;
+    for (; parallel->handed < parallel->buckets.count &&
+           buckets[parallel->handed].gradient >= gradient;
          parallel->handed++)
-        parallel_fail(member, begin_sum(parallel, &pieces[parallel->handed]),
+        parallel_fail(member, begin_sum(parallel, &buckets[parallel->handed]),
                       "beginning a sum over processes");
 }
 
@@ -139,9 +140,9 @@ static void await_one(struct kiln__member *member, const char *doing)
 static void await(struct kiln__member *member, size_t gradient)
 {
     kiln_parallel *parallel = member->parallel;
-    const struct kiln__place *place = &parallel->places[gradient];
-    for (; parallel->summed < parallel->pieces.count &&
-           parallel->pieces.items[parallel->summed].offset < place->offset + place->elements;
+    const struct kiln__gradient_range *range = &parallel->ranges[gradient];
+    for (; parallel->summed < parallel->buckets.count &&
+           parallel->buckets.items[parallel->summed].offset < range->offset + range->elements;
          parallel->summed++)
         await_one(member, "adding up with other processes");
 }
@@ -150,10 +151,10 @@ static void await(struct kiln__member *member, size_t gradient)
 static void take_sums(struct kiln__member *member, size_t gradient)
 {
     const kiln_parallel *parallel = member->parallel;
-    const struct kiln__place *place = &parallel->places[gradient];
+    const struct kiln__gradient_range *range = &parallel->ranges[gradient];
     if (member->number)
-        memcpy(member->host + place->offset, parallel->members[0].host + place->offset,
-               place->kept * sizeof(float));
+        memcpy(member->host + range->offset, parallel->members[0].host + range->offset,
+               range->kept * sizeof(float));
     give_back(member, gradient);
 }
 
@@ -161,13 +162,13 @@ static void take_sums(struct kiln__member *member, size_t gradient)
 static void begin_gather(struct kiln__member *member, size_t gradient)
 {
     const kiln_reducer *reducer = &member->parallel->reducer;
-    const struct kiln__place *place = &member->parallel->places[gradient];
-    const size_t bytes = kiln_buffer_bytes(member->shards[gradient]), size = bytes / place->kept;
-    char *whole = (char *)(member->host + place->offset);
+    const struct kiln__gradient_range *range = &member->parallel->ranges[gradient];
+    const size_t bytes = kiln_buffer_bytes(member->shards[gradient]), size = bytes / range->kept;
+    char *whole = (char *)(member->host + range->offset);
     parallel_fail(member,
-                  kiln_buffer_read(member->shards[gradient], 0, whole + place->first * size, bytes),
+                  kiln_buffer_read(member->shards[gradient], 0, whole + range->first * size, bytes),
                   "reading a shard");
-    parallel_fail(member, reducer->begin_gather(reducer->user, whole, place->elements, size),
+    parallel_fail(member, reducer->begin_gather(reducer->user, whole, range->elements, size),
                   "beginning to gather weights");
 }
 
@@ -185,17 +186,17 @@ static void gather_weights(struct kiln__member *member)
             continue;
         if (first)
             await_one(member, "gathering weights");
-        if (meet(member))
+        if (wait_for_members(member))
             parallel_fail(member,
                           kiln_buffer_write(member->weights[i], 0,
-                                            parallel->members[0].host + parallel->places[i].offset,
+                                            parallel->members[0].host + parallel->ranges[i].offset,
                                             kiln_buffer_bytes(member->weights[i])),
                           "writing weights");
     }
 }
 
 /* Of all contexts here and in the other processes; what has failed elsewhere, while `doing`. */
-static void agree(struct kiln__member *member, bool well, const char *doing)
+static void exchange_failures(struct kiln__member *member, bool well, const char *doing)
 {
     const kiln_parallel *parallel = member->parallel;
     kiln_status own = KILN_OK;
@@ -223,7 +224,7 @@ static void exchange(struct kiln__member *member)
     for (size_t i = gradients; i-- > 0 && !alone;) {
         if (first)
             await(member, i);
-        if (meet(member))
+        if (wait_for_members(member))
             take_sums(member, i);
     }
 }
@@ -231,12 +232,12 @@ static void exchange(struct kiln__member *member)
 /* Whether nobody has failed, here or elsewhere. */
 static bool all_are_well(struct kiln__member *member, const char *doing)
 {
-    bool well = meet(member);
+    bool well = wait_for_members(member);
     if (!member->parallel->reducer.begin)
         return well;
     if (member->number == 0)
-        agree(member, well, doing);
-    return meet(member);
+        exchange_failures(member, well, doing);
+    return wait_for_members(member);
 }
 
 /* Whoever has it behind it knows what became of it in all processes. */

@@ -89,7 +89,7 @@ bool kiln__request_queue_has(const struct kiln__request_queue *queue, unsigned l
     return queue->rows_of[length] >= enough_of(queue, length, enough);
 }
 
-unsigned kiln__request_queue_lead(const struct kiln__request_queue *queue, size_t enough)
+unsigned kiln__request_queue_next_length(const struct kiln__request_queue *queue, size_t enough)
 {
     unsigned first = kiln__request_queue_first(queue)->length_number;
     if (kiln__request_queue_has(queue, first, enough) || queue->rows_of[first] == queue->rows)
@@ -100,7 +100,7 @@ unsigned kiln__request_queue_lead(const struct kiln__request_queue *queue, size_
     return first;
 }
 
-size_t kiln__request_queue_lack(const struct kiln__request_queue *queue, size_t enough)
+size_t kiln__request_queue_missing_rows(const struct kiln__request_queue *queue, size_t enough)
 {
     size_t least = enough;
     for (unsigned i = 0; least && i < KILN__MOST_LENGTHS; i++) {

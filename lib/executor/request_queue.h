@@ -39,10 +39,10 @@ bool kiln__request_queue_has(const struct kiln__request_queue *queue, unsigned l
 
 /* The length, by number, of the next batch where something waits: the first request's, unless it
  * has not enough rows and another one has. */
-unsigned kiln__request_queue_lead(const struct kiln__request_queue *queue, size_t enough);
+unsigned kiln__request_queue_next_length(const struct kiln__request_queue *queue, size_t enough);
 
 /* With how many rows more some length may have enough; 0: one has. */
-size_t kiln__request_queue_lack(const struct kiln__request_queue *queue, size_t enough);
+size_t kiln__request_queue_missing_rows(const struct kiln__request_queue *queue, size_t enough);
 
 /* KILN__NEVER: nothing waits. */
 int64_t kiln__request_queue_due(struct kiln__request_queue *queue);

@@ -72,9 +72,9 @@ static kiln_status refuse(const struct kiln__member *member, size_t gradient, ki
 kiln_status kiln__parallel_take_shard(struct kiln__member *member, size_t gradient)
 {
     const kiln_training *training = &member->parallel->training;
-    struct kiln__place *place = &member->parallel->places[gradient];
+    struct kiln__gradient_range *range = &member->parallel->ranges[gradient];
     const struct kiln__type_row *row, *same;
-    place->kept = place->elements;
+    range->kept = range->elements;
     if (!training->shards)
         return KILN_OK;
     const size_t number = member->number * training->gradient_count + gradient;
@@ -85,11 +85,11 @@ kiln_status kiln__parallel_take_shard(struct kiln__member *member, size_t gradie
     if (row != same || !row->floating || row->block > 1)
         return refuse(member, gradient, KILN_TYPE_MISMATCH,
                       "are not of one floating type whose elements lie apart");
-    place->kept = range_of(&member->parallel->reducer, place->elements, &place->first);
-    if (elements != place->elements || kept != place->kept)
+    range->kept = range_of(&member->parallel->reducer, range->elements, &range->first);
+    if (elements != range->elements || kept != range->kept)
         return refuse(member, gradient, KILN_SHAPE_MISMATCH,
                       "have not the gradient's elements and those of kiln_shard_range()");
-    if ((place->kept == place->elements) != (weights == shard))
+    if ((range->kept == range->elements) != (weights == shard))
         return refuse(member, gradient, KILN_INVALID_ARGUMENT,
                       "are one buffer, or two, where kiln_shard_create() makes the other");
     if (!kiln__parallel_divides(member->parallel, gradient))
@@ -108,9 +108,9 @@ kiln_status kiln__parallel_fill_shards(const struct kiln__member *member)
     for (size_t i = 0; i < parallel->training.gradient_count && !status; i++) {
         if (!kiln__parallel_divides(parallel, i))
             continue;
-        const struct kiln__place *place = &parallel->places[i];
+        const struct kiln__gradient_range *range = &parallel->ranges[i];
         const size_t bytes = kiln_buffer_bytes(member->shards[i]);
-        status = kiln_buffer_read(member->weights[i], place->first * (bytes / place->kept),
+        status = kiln_buffer_read(member->weights[i], range->first * (bytes / range->kept),
                                   member->host, bytes);
         if (!status)
             status = kiln_buffer_write(member->shards[i], 0, member->host, bytes);

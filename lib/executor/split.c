@@ -145,7 +145,7 @@ kiln_status kiln_executor_run(kiln_executor *executor, const kiln_input *inputs,
     kiln_status status = kiln__executor_check(executor, call);
     if (status)
         return status;
-    if (kiln__in_worker())
+    if (kiln__is_worker_thread())
         return kiln__fail(NULL, KILN_WRONG_STATE, "%s: in a callback of an executor", call);
     KILN__RETURN_IF_NULL(NULL, call, inputs, outputs);
     status = kiln__submit_check(executor, inputs, outputs, rows, options, &whole.options);

@@ -137,7 +137,7 @@ static kiln_status find_room(kiln_executor *executor, const kiln_request_options
         until = start + (int64_t)options->room_us * 1000;
     if (options->deadline_us && start + (int64_t)options->deadline_us * 1000 < until)
         until = start + (int64_t)options->deadline_us * 1000;
-    bool may_wait = options->when_full == KILN_WHEN_FULL_WAIT && !kiln__in_worker();
+    bool may_wait = options->when_full == KILN_WHEN_FULL_WAIT && !kiln__is_worker_thread();
     pthread_mutex_lock(&executor->lock);
     while (!status && (executor->stopping || !kiln__inbox_enter(&executor->inbox, rows, most))) {
         if (executor->stopping)
@@ -185,7 +185,7 @@ static void note_memory(kiln_future *future, const kiln_input *inputs, const kil
 }
 
 /* Have a worker look. After a shutdown there may be none, and the request is taken back. */
-static kiln_status announce(kiln_executor *executor, kiln_future **future, int64_t now)
+static kiln_status wake_worker(kiln_executor *executor, kiln_future **future, int64_t now)
 {
     kiln_status status = KILN_OK;
     pthread_mutex_lock(&executor->lock);
@@ -214,13 +214,13 @@ static kiln_status queue(kiln_executor *executor, const kiln_input *inputs,
     if (executor->stopping || !kiln__inbox_enter(&executor->inbox, rows, most))
         status = find_room(executor, options, rows, start);
     if (status) {
-        kiln__future_put_back(future);
+        kiln__future_recycle(future);
         return status;
     }
     *result = future;
     bool enough = kiln__inbox_put(&executor->inbox, future, most);
     bool at_once = enough || alone || options->deadline_us || executor->stopping;
-    return at_once ? announce(executor, result, start) : KILN_OK;
+    return at_once ? wake_worker(executor, result, start) : KILN_OK;
 }
 
 static kiln_status submit_refuse(kiln_executor *executor, kiln_status status)

@@ -97,7 +97,7 @@ bool kiln__tune_read(const char *text, const size_t *rows, size_t count, double 
     return !*text;
 }
 
-size_t kiln__tune_choose(const size_t *rows, const double *seconds, size_t count, double most)
+size_t kiln__tune_choose_batch(const size_t *rows, const double *seconds, size_t count, double most)
 {
     size_t best = 0;
     for (size_t i = 1; i < count; i++)
@@ -176,7 +176,7 @@ static kiln_status find_fastest(struct tuning *tuning, uint64_t max_run_us, size
             status = tune_batches_remember(tuning->context, subject, rows, seconds, count);
     }
     if (!status)
-        *best = kiln__tune_choose(rows, seconds, count, 1e-6 * (double)max_run_us);
+        *best = kiln__tune_choose_batch(rows, seconds, count, 1e-6 * (double)max_run_us);
     return status;
 }
 

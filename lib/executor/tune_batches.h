@@ -15,4 +15,5 @@ void kiln__tune_write(const size_t *rows, const double *seconds, size_t count,
 bool kiln__tune_read(const char *text, const size_t *rows, size_t count, double *seconds);
 
 /* Which of the sizes to take: see kiln_model_choose_batch(). `most`: seconds. */
-size_t kiln__tune_choose(const size_t *rows, const double *seconds, size_t count, double most);
+size_t kiln__tune_choose_batch(const size_t *rows, const double *seconds, size_t count,
+                               double most);

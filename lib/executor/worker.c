@@ -18,7 +18,7 @@ struct taken {
 
 static _Thread_local bool in_worker;
 
-bool kiln__in_worker(void)
+bool kiln__is_worker_thread(void)
 {
     return in_worker;
 }
@@ -71,7 +71,7 @@ static void worker_take(kiln_executor *executor, const struct kiln__device_queue
     size_t enough = flush == KILN__FLUSH_FULL && !due ? options->max_batch
                     : flush == KILN__FLUSH_IDLE       ? options->min_batch
                                                       : 0;
-    unsigned length = kiln__request_queue_lead(&executor->queue, enough);
+    unsigned length = kiln__request_queue_next_length(&executor->queue, enough);
     take_of(executor, length, kiln__device_queue_most(executor, device_queue, length), taken, told);
     if (taken->rows)
         taken->size = kiln__model_size(&executor->model, taken->rows, length);

@@ -23,7 +23,7 @@ CONVERT(from_u16, uint16_t, int32_t, true)
 CONVERT(from_u32, uint32_t, int64_t, true)
 CONVERT(from_u64, uint64_t, int64_t, values[i] <= INT64_MAX)
 
-static const struct kiln__stored rows[] = {
+static const struct kiln__file_type rows[] = {
     {'f', KILN_F32, 4, "F32", NULL},     {'f', KILN_F16, 2, "F16", NULL},
     {0, KILN_BF16, 2, "BF16", NULL},     {'i', KILN_I64, 8, "I64", NULL},
     {'i', KILN_I32, 4, "I32", NULL},     {'i', KILN_I8, 1, "I8", NULL},
@@ -34,7 +34,7 @@ static const struct kiln__stored rows[] = {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-const struct kiln__stored *kiln__stored_named(const char *word)
+const struct kiln__file_type *kiln__file_type_by_name(const char *word)
 {
     for (size_t i = 0; i < ROWS; i++)
         if (!strcmp(rows[i].word, word))
@@ -42,7 +42,7 @@ const struct kiln__stored *kiln__stored_named(const char *word)
     return NULL;
 }
 
-const struct kiln__stored *kiln__stored_kind(char kind, size_t bytes)
+const struct kiln__file_type *kiln__file_type_by_letter(char kind, size_t bytes)
 {
     for (size_t i = 0; i < ROWS; i++)
         if (rows[i].kind == kind && rows[i].bytes == bytes)
@@ -50,7 +50,7 @@ const struct kiln__stored *kiln__stored_kind(char kind, size_t bytes)
     return NULL;
 }
 
-const struct kiln__stored *kiln__stored_as(kiln_type type)
+const struct kiln__file_type *kiln__file_type_of(kiln_type type)
 {
     for (size_t i = 0; i < ROWS; i++)
         if (rows[i].type == type)

@@ -7,7 +7,7 @@
 
 #include <kiln/types.h>
 
-struct kiln__stored {
+struct kiln__file_type {
     char kind;      /* numpy's letter; 0: numpy has none */
     kiln_type type; /* 0: kiln has none for it */
     size_t bytes;
@@ -17,8 +17,8 @@ struct kiln__stored {
 };
 
 /* The row of a word, or of a letter and a size; NULL: there is none. */
-const struct kiln__stored *kiln__stored_named(const char *word);
-const struct kiln__stored *kiln__stored_kind(char kind, size_t bytes);
+const struct kiln__file_type *kiln__file_type_by_name(const char *word);
+const struct kiln__file_type *kiln__file_type_by_letter(char kind, size_t bytes);
 
 /* The row that has a type of kiln's as it is; NULL: of blocks there is none. */
-const struct kiln__stored *kiln__stored_as(kiln_type type);
+const struct kiln__file_type *kiln__file_type_of(kiln_type type);

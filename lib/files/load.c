@@ -59,7 +59,7 @@ static char *elements(const struct load *load, const struct kiln__saved *saved)
 static kiln_status write_converted(const struct load *load, const struct kiln__saved *saved,
                                    kiln_buffer *buffer)
 {
-    const struct kiln__stored *stored = saved->stored;
+    const struct kiln__file_type *stored = saved->stored;
     const char *from = elements(load, saved);
     size_t left = kiln__shape_count(&saved->shape), offset = 0, n = PIECE / sizeof(int64_t);
     int64_t piece[PIECE / sizeof(int64_t)], aligned[PIECE / sizeof(int64_t)];

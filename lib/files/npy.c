@@ -110,7 +110,7 @@ static void swap(unsigned char *bytes, size_t count, size_t size)
 static kiln_status read_elements(const char *path, FILE *file, const struct kiln__npy *npy,
                                  char *data)
 {
-    const struct kiln__stored *type = npy->type;
+    const struct kiln__file_type *type = npy->type;
     size_t left = kiln__shape_count(&npy->shape), size = kiln_type_size(type->type);
     union {
         double alignment;
@@ -238,7 +238,7 @@ kiln_status kiln_npy_write(const char *path, const kiln_array *array)
     if (!kiln__type_row(array->type))
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_npy_write: %d is no data type",
                           (int)array->type);
-    if (!kiln__stored_as(array->type))
+    if (!kiln__file_type_of(array->type))
         return kiln__fail(NULL, KILN_UNSUPPORTED, "kiln_npy_write: numpy has no %s",
                           kiln_type_name(array->type));
     if (array->rank > KILN_MAX_RANK)

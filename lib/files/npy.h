@@ -12,7 +12,7 @@
 #include "util/text.h"
 
 struct kiln__npy {
-    const struct kiln__stored *type;
+    const struct kiln__file_type *type;
     bool swapped; /* bytes are in the other order than this machine's */
     bool fortran; /* the first index runs fastest */
     struct kiln__shape shape;

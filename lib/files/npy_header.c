@@ -72,7 +72,7 @@ static kiln_status read_type(struct parser *parser)
         return damaged(parser, "no type");
     parser->npy->swapped = length && *text == (OWN_ORDER == '<' ? '>' : '<');
     if (length == 3 && strchr("<>|=", *text))
-        parser->npy->type = kiln__stored_kind(text[1], (size_t)(text[2] - '0'));
+        parser->npy->type = kiln__file_type_by_letter(text[1], (size_t)(text[2] - '0'));
     parser->has_type = true;
     if (parser->npy->type)
         return KILN_OK;
@@ -181,7 +181,7 @@ kiln_status kiln__npy_parse(const char *text, struct kiln__npy *npy, struct kiln
 void kiln__npy_print(kiln_type type, const struct kiln__shape *shape, struct kiln__text *text)
 {
     enum { BEFORE = KILN__NPY_MAGIC_BYTES + 4, ALIGNMENT = 64 };
-    const struct kiln__stored *row = kiln__stored_as(type == KILN_BF16 ? KILN_F32 : type);
+    const struct kiln__file_type *row = kiln__file_type_of(type == KILN_BF16 ? KILN_F32 : type);
     struct kiln__text words = {0};
     kiln__text_add(&words, "{'descr': '%c%c%zu', 'fortran_order': False, 'shape': (",
                    row->bytes > 1 ? OWN_ORDER : '|', row->kind, row->bytes);

@@ -69,7 +69,7 @@ static kiln_status read_entry(const struct opening *opening, const char *name, c
     saved->word = json_string_value(json_object_get(entry, "dtype"));
     if (!saved->word)
         return refuse_tensor(opening, KILN_IO_ERROR, name, "it has no dtype");
-    saved->stored = kiln__stored_named(saved->word);
+    saved->stored = kiln__file_type_by_name(saved->word);
     kiln_status status = read_shape(opening, name, json_object_get(entry, "shape"), &saved->shape);
     if (status)
         return status;

@@ -10,9 +10,9 @@
 #include "graph/shape.h"
 
 struct kiln__saved {
-    const char *name;                  /* the header's */
-    const char *word;                  /* what the file calls its type, the header's too */
-    const struct kiln__stored *stored; /* NULL: no type that is known here */
+    const char *name;                     /* the header's */
+    const char *word;                     /* what the file calls its type, the header's too */
+    const struct kiln__file_type *stored; /* NULL: no type that is known here */
     struct kiln__shape shape;
     size_t begin, end; /* of its elements, from the first tensor's on */
 };

@@ -48,9 +48,9 @@ static kiln_status add_entry(struct save *save, size_t i, size_t *at)
         return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_save: the name %s is %s", name.text,
                           is_text ? "there twice, or the format's own" : "no UTF-8");
     }
-    json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", kiln__stored_as(buffer->type)->word,
-                              "shape", dims, "data_offsets", (json_int_t)*at,
-                              (json_int_t)*at + (json_int_t)buffer->bytes);
+    json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype",
+                              kiln__file_type_of(buffer->type)->word, "shape", dims, "data_offsets",
+                              (json_int_t)*at, (json_int_t)*at + (json_int_t)buffer->bytes);
     *at += buffer->bytes;
     if (json_array_size(json_object_get(entry, "shape")) != buffer->shape.rank) {
         json_decref(entry);
@@ -161,7 +161,7 @@ kiln_status kiln_save(const char *path, size_t n, const char *const *names,
             return kiln__fail(NULL, KILN_INVALID_ARGUMENT, "kiln_save: %s[%zu] is NULL",
                               names[i] ? "buffers" : "names", i);
     for (size_t i = 0; i < n; i++)
-        if (!kiln__stored_as(buffers[i]->type))
+        if (!kiln__file_type_of(buffers[i]->type))
             return kiln__fail(NULL, KILN_UNSUPPORTED,
                               "kiln_save: tensor %s is %s, which safetensors has no word for",
                               kiln__safetensors_name(names[i]).text,

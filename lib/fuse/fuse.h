@@ -97,7 +97,7 @@ bool kiln__fuse_reshape(const struct kiln__group *group, const struct kiln__shap
                         struct kiln__reshaped *reshaped);
 
 /* Let an access over the root's dimensions be one over the group's. False if no strides say it. */
-bool kiln__fuse_reach(const struct kiln__reshaped *reshaped, struct kiln__access *access);
+bool kiln__fuse_reshape_access(const struct kiln__reshaped *reshaped, struct kiln__access *access);
 
 /* ---- a group while it is made (steps.c) ---- */
 
@@ -145,7 +145,7 @@ uint16_t kiln__fuse_operand(struct kiln__builder *builder, uint32_t index);
 uint16_t kiln__fuse_reduce(struct kiln__builder *builder, uint32_t index, const uint32_t *at);
 
 /* Say that the group computes `node`. */
-void kiln__fuse_note(struct kiln__builder *builder, uint32_t node);
+void kiln__fuse_add_node(struct kiln__builder *builder, uint32_t node);
 void kiln__fuse_add_store(struct kiln__builder *builder, uint32_t node, uint16_t step);
 
 /* Each dimension of the operand is the group's of the same number: `at` of one of full rank. */
@@ -153,7 +153,8 @@ extern const uint32_t kiln__fuse_straight[KILN_MAX_RANK];
 
 /* Where the dimensions of a value of `rank` stand in the group: as kiln__group_order() says of one
  * of the group's rank; those of one of a lower rank are the first. */
-void kiln__fuse_stand(const struct kiln__group *group, uint32_t rank, uint32_t at[KILN_MAX_RANK]);
+void kiln__fuse_value_dimensions(const struct kiln__group *group, uint32_t rank,
+                                 uint32_t at[KILN_MAX_RANK]);
 
 /* Where such a load finds `index`. */
 struct kiln__access kiln__fuse_access(const struct kiln__fuser *fuser, uint32_t index,

@@ -222,8 +222,8 @@ const struct kiln__node *kiln__group_root(const struct kiln__graph *graph,
 
 /* The dimensions that an access walks: the group's, or those of the input that a kernel for a
  * single node, or a product, takes as it is. */
-const struct kiln__shape *kiln__group_walked(const struct kiln__graph *graph,
-                                             const struct kiln__group *group, size_t access);
+const struct kiln__shape *kiln__group_access_shape(const struct kiln__graph *graph,
+                                                   const struct kiln__group *group, size_t access);
 
 /* Whether a matmul group does more to what it has multiplied than to store it. */
 bool kiln__group_has_epilogue(const struct kiln__group *group);

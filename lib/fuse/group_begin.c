@@ -40,7 +40,7 @@ static void begin_part(struct kiln__builder *builder, uint32_t index)
     const struct kiln__shape *part = &builder->group->shape;
     const bool computed = node->kind == KILN__SCATTER;
     uint16_t position = 0;
-    kiln__fuse_note(builder, index);
+    kiln__fuse_add_node(builder, index);
     uint16_t value =
         kiln__fuse_compute(builder, node->input[0], false, kiln__fuse_straight, part->rank);
     if (computed) {
@@ -112,7 +112,7 @@ void kiln__group_begin_product(struct kiln__builder *builder, uint32_t index)
     const struct kiln__shape *left = &kiln__fuse_node(builder->fuser, node->input[0])->shape;
     struct kiln__step product = {
         .kind = KILN__STEP_PRODUCT, .op = node->op, .type = node->type, .n_args = KILN__OPERANDS};
-    kiln__fuse_note(builder, index);
+    kiln__fuse_add_node(builder, index);
     builder->group->reduced = left->dims[left->rank - 1];
     for (unsigned k = 0; k < KILN__OPERANDS && !builder->failed; k++)
         product.args[k] = kiln__fuse_operand(builder, node->input[k]);
@@ -123,7 +123,7 @@ void kiln__group_begin_product(struct kiln__builder *builder, uint32_t index)
 void kiln__group_begin_whole(struct kiln__builder *builder, uint32_t index)
 {
     kiln__fuse_load_operands(builder, index);
-    kiln__fuse_note(builder, index);
+    kiln__fuse_add_node(builder, index);
     kiln__fuse_add_store(builder, index, 0);
 }
 

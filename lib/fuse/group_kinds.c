@@ -208,8 +208,8 @@ const struct kiln__node *kiln__group_root(const struct kiln__graph *graph,
     return NULL;
 }
 
-const struct kiln__shape *kiln__group_walked(const struct kiln__graph *graph,
-                                             const struct kiln__group *group, size_t access)
+const struct kiln__shape *kiln__group_access_shape(const struct kiln__graph *graph,
+                                                   const struct kiln__group *group, size_t access)
 {
     const struct kiln__node *node = kiln__group_root(graph, group);
     size_t input = access;

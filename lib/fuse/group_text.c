@@ -27,7 +27,7 @@ static void dump_step(const struct kiln__group *group, uint16_t index, struct ki
     case KILN__STEP_PRODUCT:
         kiln__text_add(text, "product");
         if (step->op != KILN__PRODUCT_EXACT)
-            kiln__text_add(text, " %s", kiln__product_word(step->op));
+            kiln__text_add(text, " %s", kiln__product_name_text(step->op));
         break;
     }
     for (unsigned k = 0; k < step->n_args; k++)

@@ -14,7 +14,7 @@ bool kiln__fuse_is_per_result(const struct kiln__group *group, uint32_t kept,
                               const struct kiln__shape *shape)
 {
     uint32_t at[KILN_MAX_RANK];
-    kiln__fuse_stand(group, shape->rank, at);
+    kiln__fuse_value_dimensions(group, shape->rank, at);
     if (shape->rank != kept && shape->rank != group->shape.rank)
         return false;
     for (uint32_t d = 0; d < shape->rank; d++)
@@ -113,7 +113,7 @@ static void inspect(struct kiln__join *join, uint32_t index, uint32_t rank, bool
         return;
     }
     struct kiln__access access = kiln__fuse_access(join->fuser, index, join->at, rank);
-    if (join->reshaped.used && !kiln__fuse_reach(&join->reshaped, &access)) {
+    if (join->reshaped.used && !kiln__fuse_reshape_access(&join->reshaped, &access)) {
         join->possible = false;
     } else if (join->fuser->fusion->group_of[layout->base] == join->number) {
         join->direct = true;
@@ -144,7 +144,7 @@ static bool can_join(struct kiln__join *join, kiln__join_way *way)
     if (join->reshaped.used)
         memcpy(join->at, kiln__fuse_straight, sizeof join->at);
     else
-        kiln__fuse_stand(join->group, rank, join->at);
+        kiln__fuse_value_dimensions(join->group, rank, join->at);
     join->possible = true;
     inspect(join, visited, rank, !rows);
     return join->possible && (join->direct || is_sibling(join));

@@ -23,7 +23,7 @@ bool kiln__fuse_reshape(const struct kiln__group *group, const struct kiln__shap
     return reshaped->used;
 }
 
-bool kiln__fuse_reach(const struct kiln__reshaped *reshaped, struct kiln__access *access)
+bool kiln__fuse_reshape_access(const struct kiln__reshaped *reshaped, struct kiln__access *access)
 {
     int64_t stride[KILN_MAX_RANK];
     if (!kiln__shape_restride(&reshaped->own, access->stride, &reshaped->over, stride))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Horizontal fusion: two nodes that each have a kernel of their own become one group with two
- * outputs where a kernel computes both: of an attention the scales of its rows, which its gradient
- * asks for, and of that gradient what flows to the values beside what flows to the keys. The
- * outputs of an own kernel become one group. */
+ * outputs where a kernel computes both: of an attention the log-sum-exp of its rows, which its
+ * gradient asks for, and of that gradient what flows to the values beside what flows to the keys.
+ * The outputs of an own kernel become one group. */
 #include "fuse/fuse.h"
 #include "graph/attention_backward.h"
 
@@ -12,9 +12,9 @@ static const struct kiln__node *root_of(const struct kiln__fusion *fusion,
     return &fusion->graph.nodes.items[group->nodes.items[0]];
 }
 
-static bool is_form(const struct kiln__node *node, enum kiln__attention_backward_form form)
+static bool has_result(const struct kiln__node *node, enum kiln__attention_backward_result result)
 {
-    return node->kind == KILN__ATTENTION_BACKWARD && node->attention.form == form;
+    return node->kind == KILN__ATTENTION_BACKWARD && node->attention.backward_result == result;
 }
 
 /* Whether the kernel for `node` computes `other` as well, of what both read. */
@@ -24,10 +24,11 @@ static bool computes(const struct kiln__node *node, const struct kiln__node *oth
     if (node->kind == KILN__CUSTOM || other->kind == KILN__CUSTOM)
         return node->kind == other->kind && node->custom.call == other->custom.call &&
                node->custom.output != other->custom.output;
-    const bool scales = node->kind == KILN__ATTENTION && node->n_inputs <= KILN__MASK &&
-                        is_form(other, KILN__BACKWARD_LOG_SUM_EXP);
-    const bool values = is_form(node, KILN__BACKWARD_KEYS) && is_form(other, KILN__BACKWARD_VALUES);
-    return (scales || values) && node->op == other->op && a->scale == b->scale &&
+    const bool log_sum_exp = node->kind == KILN__ATTENTION && node->n_inputs <= KILN__MASK &&
+                             has_result(other, KILN__BACKWARD_LOG_SUM_EXP);
+    const bool values =
+        has_result(node, KILN__BACKWARD_KEYS) && has_result(other, KILN__BACKWARD_VALUES);
+    return (log_sum_exp || values) && node->op == other->op && a->scale == b->scale &&
            a->diagonal == b->diagonal && a->causal == b->causal;
 }
 

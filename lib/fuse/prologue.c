@@ -111,14 +111,14 @@ bool kiln__fuse_may_be_prologue(const struct kiln__fuser *fuser, uint32_t index)
 
 /* `layout` is over the dimensions of `from`; where its elements are for `to`, which is made from it
  * by movements. */
-static struct kiln__layout move(struct kiln__fuser *fuser, uint32_t from, uint32_t to,
-                                struct kiln__layout layout)
+static struct kiln__layout compose_layout(struct kiln__fuser *fuser, uint32_t from, uint32_t to,
+                                          struct kiln__layout layout)
 {
     if (from == to)
         return layout;
     uint32_t input = kiln__fuse_node(fuser, to)->input[0];
     struct kiln__layout own = fuser->layouts[input];
-    fuser->layouts[input] = move(fuser, from, input, layout);
+    fuser->layouts[input] = compose_layout(fuser, from, input, layout);
     layout = kiln__layout_of(&fuser->fusion->graph, to, fuser->layouts, false);
     fuser->layouts[input] = own;
     return layout;
@@ -132,7 +132,7 @@ static bool leaf_suits(struct kiln__fuser *fuser, uint32_t from, uint32_t to, ui
     const struct kiln__shape *shape = &kiln__fuse_node(fuser, to)->shape;
     uint32_t rank = kiln__fuse_node(fuser, from)->shape.rank;
     struct kiln__access access = kiln__fuse_access(fuser, leaf, kiln__fuse_straight, rank);
-    struct kiln__layout layout = move(fuser, from, to, layout_of(&access));
+    struct kiln__layout layout = compose_layout(fuser, from, to, layout_of(&access));
     int64_t batch, rows = (int64_t)shape->dims[shape->rank - 2];
     if (!layout.known || !kiln__shape_batch_stride(layout.stride, shape, 2, &batch))
         return false;
@@ -220,7 +220,7 @@ static void move_accesses(struct kiln__builder *builder, size_t first, uint32_t 
     const struct kiln__shape *shape = &kiln__fuse_node(builder->fuser, to)->shape;
     for (size_t i = first; i < builder->group->accesses.count; i++) {
         struct kiln__access *access = &builder->group->accesses.items[i];
-        struct kiln__layout layout = move(builder->fuser, from, to, layout_of(access));
+        struct kiln__layout layout = compose_layout(builder->fuser, from, to, layout_of(access));
         assert(layout.known);
         access->offset = layout.offset;
         for (uint32_t d = 0; d < KILN_MAX_RANK; d++)

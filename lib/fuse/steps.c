@@ -70,9 +70,9 @@ static uint16_t add_scalar(struct kiln__builder *builder, const struct kiln__nod
 }
 
 /* Joining has asked whether strides say it. */
-static void reach(const struct kiln__builder *builder, struct kiln__access *access)
+static void reshape_access(const struct kiln__builder *builder, struct kiln__access *access)
 {
-    bool reached = !builder->reshaped || kiln__fuse_reach(builder->reshaped, access);
+    bool reached = !builder->reshaped || kiln__fuse_reshape_access(builder->reshaped, access);
     assert(reached);
     (void)reached;
 }
@@ -94,7 +94,8 @@ static struct kiln__access access_through(const struct kiln__fuser *fuser,
     return access;
 }
 
-void kiln__fuse_stand(const struct kiln__group *group, uint32_t rank, uint32_t at[KILN_MAX_RANK])
+void kiln__fuse_value_dimensions(const struct kiln__group *group, uint32_t rank,
+                                 uint32_t at[KILN_MAX_RANK])
 {
     if (rank == group->shape.rank)
         kiln__group_order(group, at);
@@ -236,7 +237,7 @@ static uint16_t add_gather(struct kiln__builder *builder, const struct kiln__nod
     uint16_t where =
         kiln__fuse_compute(builder, node->input[1], false, at + node->axis, indices->shape.rank);
     struct kiln__access access = gathered_access(builder->fuser, node, at);
-    reach(builder, &access);
+    reshape_access(builder, &access);
     if (!APPEND(builder, &builder->group->accesses, access))
         return 0;
     builder->fuser->fusion->stored[access.node] = true;
@@ -268,7 +269,7 @@ static uint16_t add_movement(struct kiln__builder *builder, uint32_t index, cons
     struct kiln__layout layout =
         kiln__layout_of(&fuser->fusion->graph, index, fuser->layouts, false);
     struct kiln__access access = access_through(fuser, &layout, &node->shape, at, rank);
-    reach(builder, &access);
+    reshape_access(builder, &access);
     return add_load(builder, &access, node->type);
 }
 
@@ -285,11 +286,11 @@ static uint16_t add_value(struct kiln__builder *builder, uint32_t index, bool ro
         uint16_t step = node->kind == KILN__GATHER
                             ? add_gather(builder, node, at + (rank - node->shape.rank))
                             : add_apply(builder, node, at, rank);
-        kiln__fuse_note(builder, index);
+        kiln__fuse_add_node(builder, index);
         return step;
     }
     struct kiln__access access = kiln__fuse_access(builder->fuser, index, at, rank);
-    reach(builder, &access);
+    reshape_access(builder, &access);
     uint16_t stored = kiln__fuse_find_stored(builder->group, &access);
     if (stored != KILN__NO_STEP)
         return convert(builder, stored, node->type);
@@ -318,11 +319,11 @@ uint16_t kiln__fuse_reduce(struct kiln__builder *builder, uint32_t index, const 
     reduced.kind = node->kind == KILN__SCAN ? KILN__STEP_SCANNED : KILN__STEP_REDUCED;
     reduced.type = node->type;
     reduced.args[0] = kiln__fuse_compute(builder, node->input[0], false, at, rank);
-    kiln__fuse_note(builder, index);
+    kiln__fuse_add_node(builder, index);
     return kiln__fuse_add_step(builder, reduced);
 }
 
-void kiln__fuse_note(struct kiln__builder *builder, uint32_t node)
+void kiln__fuse_add_node(struct kiln__builder *builder, uint32_t node)
 {
     (void)APPEND(builder, &builder->group->nodes, node);
 }

@@ -5,15 +5,16 @@
 
 #include <stdio.h>
 
-const char *kiln__verified_say(const struct kiln__group_verifier *verifier, const char *part,
-                               size_t index, const char *wrong)
+const char *kiln__verifier_fault(const struct kiln__group_verifier *verifier, const char *part,
+                                 size_t index, const char *wrong)
 {
     snprintf(verifier->text, KILN__WRONG, "group %u (%s), %s %zu: %s", verifier->number,
              kiln__group_name(verifier->group), part, index, wrong);
     return verifier->text;
 }
 
-const char *kiln__verified_say_whole(const struct kiln__group_verifier *verifier, const char *wrong)
+const char *kiln__verifier_group_fault(const struct kiln__group_verifier *verifier,
+                                       const char *wrong)
 {
     snprintf(verifier->text, KILN__WRONG, "group %u (%s): %s", verifier->number,
              kiln__group_name(verifier->group), wrong);
@@ -37,34 +38,34 @@ static const char *check_reduced_dimensions(const struct kiln__group_verifier *v
     const struct kiln__group_traits *traits = &kiln__group_traits[group->kind];
     size_t reduced = 1;
     if (group->kept > group->shape.rank || (!traits->reduces && group->kept < group->shape.rank))
-        return kiln__verified_say_whole(verifier, "reduces dimensions that it does not have");
+        return kiln__verifier_group_fault(verifier, "reduces dimensions that it does not have");
     for (uint32_t d = group->kept; d < group->shape.rank; d++)
         reduced *= group->shape.dims[d];
     bool multiplies = traits->joins[0] && traits->operands;
     return reduced == group->reduced || multiplies
                ? NULL
-               : kiln__verified_say_whole(verifier,
-                                          "not as many elements for each result as it says");
+               : kiln__verifier_group_fault(verifier,
+                                            "not as many elements for each result as it says");
 }
 
 static const char *check_limits(const struct kiln__group_verifier *verifier)
 {
     const struct kiln__group *group = verifier->group;
     if (group->accesses.count > KILN__MOST_ACCESSES)
-        return kiln__verified_say_whole(verifier, "too many accesses");
+        return kiln__verifier_group_fault(verifier, "too many accesses");
     if (group->steps.count > KILN__MOST_STEPS)
-        return kiln__verified_say_whole(verifier, "too many steps");
+        return kiln__verifier_group_fault(verifier, "too many steps");
     if (group->stores.count > KILN__MOST_STORES)
-        return kiln__verified_say_whole(verifier, "too many stores");
+        return kiln__verifier_group_fault(verifier, "too many stores");
     if (group->shape.rank > KILN_MAX_RANK)
-        return kiln__verified_say_whole(verifier, "too many dimensions");
+        return kiln__verifier_group_fault(verifier, "too many dimensions");
     for (size_t i = 0; i < group->nodes.count; i++)
         if (group->nodes.items[i] >= verifier->fusion->graph.nodes.count)
-            return kiln__verified_say(verifier, "node", i, "not in the graph");
+            return kiln__verifier_fault(verifier, "node", i, "not in the graph");
     bool becomes = kiln__group_traits[group->kind].phased; /* without a node of its own */
     if (kiln__group_traits[group->kind].root && !becomes &&
         !kiln__group_root(&verifier->fusion->graph, group))
-        return kiln__verified_say_whole(verifier, "no node that it computes");
+        return kiln__verifier_group_fault(verifier, "no node that it computes");
     return NULL;
 }
 

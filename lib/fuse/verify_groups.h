@@ -21,13 +21,13 @@ kiln__verified_node(const struct kiln__group_verifier *verifier, uint32_t index)
 }
 
 /* "group 3 (rows), step 4: no such type", and the same of the group as a whole. */
-const char *kiln__verified_say(const struct kiln__group_verifier *verifier, const char *part,
-                               size_t index, const char *wrong);
-const char *kiln__verified_say_whole(const struct kiln__group_verifier *verifier,
-                                     const char *wrong);
+const char *kiln__verifier_fault(const struct kiln__group_verifier *verifier, const char *part,
+                                 size_t index, const char *wrong);
+const char *kiln__verifier_group_fault(const struct kiln__group_verifier *verifier,
+                                       const char *wrong);
 
 /* The first step that `step` may use (verify_steps.c). */
-size_t kiln__verified_visible(const struct kiln__group *group, size_t step);
+size_t kiln__verifier_first_visible(const struct kiln__group *group, size_t step);
 
 /* Whether one of a group's stores is of a node. */
 bool kiln__group_stores(const struct kiln__group *group, uint32_t node);

@@ -43,7 +43,7 @@ static const char *check_access(const struct kiln__group_verifier *verifier, siz
         return "of no node";
     const struct kiln__node *node = kiln__verified_node(verifier, access->node);
     const struct kiln__shape *shape =
-        kiln__group_walked(&verifier->fusion->graph, verifier->group, index);
+        kiln__group_access_shape(&verifier->fusion->graph, verifier->group, index);
     bool gathers = access->kind == KILN__ACCESS_GATHER,
          number = access->kind == KILN__ACCESS_NUMBER;
     if (number && node->kind != KILN__IOTA)
@@ -64,7 +64,7 @@ const char *kiln__group_check_accesses(const struct kiln__group_verifier *verifi
     for (size_t i = 0; i < verifier->group->accesses.count; i++) {
         const char *wrong = check_access(verifier, i);
         if (wrong)
-            return kiln__verified_say(verifier, "access", i, wrong);
+            return kiln__verifier_fault(verifier, "access", i, wrong);
     }
     return NULL;
 }
@@ -108,7 +108,7 @@ static const char *check_result(const struct kiln__group_verifier *verifier,
         return "of no step";
     if (group->steps.items[store->step].type != node->type)
         return "not of its node's type";
-    if (store->step < kiln__verified_visible(group, group->steps.count))
+    if (store->step < kiln__verifier_first_visible(group, group->steps.count))
         return "of a step that is gone once there is a result";
     if (store->full == kiln__group_reduces(group) && !kiln__group_traits[group->kind].phased)
         return "not one for each of its results";
@@ -184,7 +184,7 @@ const char *kiln__group_check_stores(const struct kiln__group_verifier *verifier
     for (size_t i = 0; i < verifier->group->stores.count; i++) {
         const char *wrong = check_store(verifier, i);
         if (wrong)
-            return kiln__verified_say(verifier, "store", i, wrong);
+            return kiln__verifier_fault(verifier, "store", i, wrong);
     }
     return NULL;
 }

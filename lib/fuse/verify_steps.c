@@ -97,7 +97,7 @@ static const char *check_own(const struct kiln__group_verifier *verifier,
 
 /* What comes once per result does not use what comes once per element before, and one operand of a
  * product not what comes once per element of the other. */
-size_t kiln__verified_visible(const struct kiln__group *group, size_t step)
+size_t kiln__verifier_first_visible(const struct kiln__group *group, size_t step)
 {
     bool operand = group->kind == KILN__GROUP_MATMUL && step < group->reduced_step;
     size_t second = operand ? group->steps.items[group->reduced_step].args[0] + 1u : 0;
@@ -111,17 +111,17 @@ const char *kiln__group_check_steps(const struct kiln__group_verifier *verifier)
         const struct kiln__step *step = &group->steps.items[i];
         for (unsigned k = 0; k < step->n_args; k++) {
             if (k >= 3 || step->args[k] >= i)
-                return kiln__verified_say(verifier, "step", i,
-                                          "an operand that is no earlier step");
-            if (step->args[k] < kiln__verified_visible(group, i))
-                return kiln__verified_say(verifier, "step", i,
-                                          "an operand that is gone once there is a result");
+                return kiln__verifier_fault(verifier, "step", i,
+                                            "an operand that is no earlier step");
+            if (step->args[k] < kiln__verifier_first_visible(group, i))
+                return kiln__verifier_fault(verifier, "step", i,
+                                            "an operand that is gone once there is a result");
         }
         if (!kiln__type_row(step->type))
-            return kiln__verified_say(verifier, "step", i, "no such type");
+            return kiln__verifier_fault(verifier, "step", i, "no such type");
         const char *wrong = check_own(verifier, step);
         if (wrong)
-            return kiln__verified_say(verifier, "step", i, wrong);
+            return kiln__verifier_fault(verifier, "step", i, wrong);
     }
     return NULL;
 }

@@ -80,8 +80,8 @@ static kiln_tensor resized(const struct adjoint *a, kiln_tensor x, bool scores)
     return kiln_div(a->batch, x, a->unit);
 }
 
-kiln_tensor kiln__gradient_seen(kiln_batch *batch, const struct kiln__attention *attention,
-                                size_t first, size_t queries, size_t keys)
+kiln_tensor kiln__gradient_visible_keys(kiln_batch *batch, const struct kiln__attention *attention,
+                                        size_t first, size_t queries, size_t keys)
 {
     const size_t dims[2] = {queries, keys};
     int64_t least = -(int64_t)(first + queries), most = (int64_t)keys;
@@ -93,7 +93,7 @@ kiln_tensor kiln__gradient_seen(kiln_batch *batch, const struct kiln__attention 
 }
 
 /* Whether rows do not see all keys. */
-static bool hides(const struct adjoint *a)
+static bool has_hidden_keys(const struct adjoint *a)
 {
     return a->mask.id || a->lengths.id || a->node->attention.causal;
 }
@@ -103,7 +103,7 @@ static bool hides(const struct adjoint *a)
  * product as it lies. */
 static kiln_tensor grad_attention_factor(const struct adjoint *a, kiln_tensor rows)
 {
-    if (!hides(a) || a->narrow)
+    if (!has_hidden_keys(a) || a->narrow)
         return rows;
     return kiln_where(a->batch, kiln_isfinite(a->batch, rows), rows, grad_attention_real(a, 0));
 }
@@ -149,8 +149,8 @@ static kiln_tensor weights_of(const struct adjoint *a, kiln_tensor q, size_t fir
         score = kiln_where(b, seen_of_lengths(a, first, end), score, hidden);
     else if (a->node->attention.causal)
         score = kiln_where(
-            b, kiln__gradient_seen(b, &a->node->attention, first, end - first, a->size.n), score,
-            hidden);
+            b, kiln__gradient_visible_keys(b, &a->node->attention, first, end - first, a->size.n),
+            score, hidden);
     kiln_tensor peak = kiln_max(b, score, 1, &axis, 1);
     peak = kiln_where(b, kiln_equal(b, peak, hidden), grad_attention_real(a, 0), peak);
     kiln_tensor weight = kiln_exp(b, kiln_sub(b, score, peak));
@@ -158,8 +158,9 @@ static kiln_tensor weights_of(const struct adjoint *a, kiln_tensor q, size_t fir
     total = kiln_where(b, kiln_equal(b, total, grad_attention_real(a, 0)),
                        grad_attention_real(a, 1), total);
     weight = kiln_div(b, weight, total);
-    return hides(a) ? kiln_where(b, kiln_equal(b, score, hidden), grad_attention_real(a, 0), weight)
-                    : weight;
+    return has_hidden_keys(a)
+               ? kiln_where(b, kiln_equal(b, score, hidden), grad_attention_real(a, 0), weight)
+               : weight;
 }
 
 static void add_to(const struct adjoint *a, kiln_tensor *sum, kiln_tensor part)
@@ -179,7 +180,7 @@ static void walk_block(const struct adjoint *a, size_t first, size_t end, struct
         add_to(a, &found->v, kiln_matmul_transposed(b, p, 1, g, 0));
     kiln_tensor of_p = kiln_matmul_transposed(b, g, 0, a->v, 1);
     kiln_tensor of_s = kiln_mul(b, p, kiln_sub(b, of_p, rows_of(a, a->shift, first, end)));
-    if (hides(a))
+    if (has_hidden_keys(a))
         of_s = kiln_where(b, kiln_equal(b, p, grad_attention_real(a, 0)), grad_attention_real(a, 0),
                           of_s);
     found->mask[found->blocks] = of_s;
@@ -203,12 +204,13 @@ static void give_found(const struct adjoint *a, const struct found *found)
 {
     const uint32_t *to = a->node->input;
     if (kiln__gradient_wants(a->walk, to[KILN__QUERY]))
-        kiln__gradient_give(a->walk, to[KILN__QUERY],
-                            resized(a, kiln_concat(a->batch, found->blocks, found->q, -2), true));
-    kiln__gradient_give(a->walk, to[KILN__KEY], resized(a, found->k, true));
-    kiln__gradient_give(a->walk, to[KILN__VALUE], resized(a, found->v, false));
+        kiln__gradient_accumulate(
+            a->walk, to[KILN__QUERY],
+            resized(a, kiln_concat(a->batch, found->blocks, found->q, -2), true));
+    kiln__gradient_accumulate(a->walk, to[KILN__KEY], resized(a, found->k, true));
+    kiln__gradient_accumulate(a->walk, to[KILN__VALUE], resized(a, found->v, false));
     if (a->mask.id && kiln__gradient_wants(a->walk, to[KILN__MASK]))
-        kiln__gradient_give(
+        kiln__gradient_accumulate(
             a->walk, to[KILN__MASK],
             resized(a, kiln_concat(a->batch, found->blocks, found->mask, -2), false));
 }
@@ -267,22 +269,23 @@ static void give_backward(const struct adjoint *a)
     const uint8_t type = (uint8_t)a->narrow;
     struct kiln__attention how = a->node->attention;
     const kiln_tensor scores[] = {a->q, a->k};
-    how.form = KILN__BACKWARD_LOG_SUM_EXP;
+    how.backward_result = KILN__BACKWARD_LOG_SUM_EXP;
     kiln_tensor stats = stats_of(a, kiln__record_attention_backward(b, &how, type, 2, scores));
     const kiln_tensor by_key[] = {a->k, a->q, a->v, a->g, stats},
                       by_query[] = {a->q, a->k, a->g, a->v, stats};
     const struct {
         unsigned operand;
-        enum kiln__attention_backward_form form;
+        enum kiln__attention_backward_result backward_result;
         const kiln_tensor *inputs;
     } parts[] = {{KILN__QUERY, KILN__BACKWARD_QUERIES, by_query},
                  {KILN__KEY, KILN__BACKWARD_KEYS, by_key},
                  {KILN__VALUE, KILN__BACKWARD_VALUES, by_key}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !b->error.status; i++) {
-        how.form = parts[i].form;
+        how.backward_result = parts[i].backward_result;
         if (kiln__gradient_wants(a->walk, to[parts[i].operand]))
-            kiln__gradient_give(a->walk, to[parts[i].operand],
-                                kiln__record_attention_backward(b, &how, type, 5, parts[i].inputs));
+            kiln__gradient_accumulate(
+                a->walk, to[parts[i].operand],
+                kiln__record_attention_backward(b, &how, type, 5, parts[i].inputs));
     }
 }
 

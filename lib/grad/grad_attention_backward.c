@@ -28,7 +28,7 @@ static kiln_tensor grad_backward_real(const struct adjoint *a, double value)
     return kiln_constant(a->batch, KILN_F32, value);
 }
 
-static kiln_tensor turned(const struct adjoint *a, kiln_tensor x)
+static kiln_tensor transposed(const struct adjoint *a, kiln_tensor x)
 {
     size_t order[KILN_MAX_RANK];
     const uint32_t rank = a->node->shape.rank;
@@ -41,7 +41,7 @@ static kiln_tensor turned(const struct adjoint *a, kiln_tensor x)
 static kiln_tensor grad_backward_stat(const struct adjoint *a, size_t column)
 {
     kiln_tensor found = kiln__record_part(a->batch, a->input[KILN__STATS], -1, column, 1);
-    return a->by_key ? turned(a, found) : found;
+    return a->by_key ? transposed(a, found) : found;
 }
 
 static kiln_tensor products(const struct adjoint *a, unsigned own)
@@ -60,14 +60,14 @@ static kiln_tensor weights_of(const struct adjoint *a, kiln_tensor scales)
         return weight;
     const size_t queries = a->by_key ? a->size.n : a->size.m,
                  keys = a->by_key ? a->size.m : a->size.n, order[] = {1, 0};
-    kiln_tensor seen = kiln__gradient_seen(b, how, 0, queries, keys);
+    kiln_tensor seen = kiln__gradient_visible_keys(b, how, 0, queries, keys);
     return kiln_where(b, a->by_key ? kiln_transpose(b, seen, order) : seen, weight,
                       grad_backward_real(a, 0));
 }
 
 static void grad_backward_give(const struct adjoint *a, unsigned input, kiln_tensor part)
 {
-    kiln__gradient_give(a->walk, a->node->input[input], part);
+    kiln__gradient_accumulate(a->walk, a->node->input[input], part);
 }
 
 /* When s flows to products of rows of two inputs. */
@@ -87,8 +87,8 @@ static void give_stats(const struct adjoint *a, kiln_tensor of_l, kiln_tensor of
     kiln_tensor scale = kiln_scale(b, kiln_sum(b, of_l, 1, &axis, 1), -M_LN2);
     if (a->backward)
         shift = kiln_neg(b, kiln_sum(b, of_t, 1, &axis, 1));
-    scale = a->by_key ? turned(a, scale) : scale;
-    shift = a->by_key && a->backward ? turned(a, shift) : shift;
+    scale = a->by_key ? transposed(a, scale) : scale;
+    shift = a->by_key && a->backward ? transposed(a, shift) : shift;
     kiln_tensor found =
         kiln_where(b, kiln_equal(b, column, kiln_constant(b, KILN_I32, 1)), shift, zero);
     grad_backward_give(
@@ -99,30 +99,30 @@ static void give_stats(const struct adjoint *a, kiln_tensor of_l, kiln_tensor of
 void kiln__adjoint_attention_backward(struct kiln__gradient *walk, const struct kiln__node *node,
                                       kiln_tensor y, kiln_tensor g)
 {
-    const enum kiln__attention_backward_form form =
-        (enum kiln__attention_backward_form)node->attention.form;
+    const enum kiln__attention_backward_result result =
+        (enum kiln__attention_backward_result)node->attention.backward_result;
     struct adjoint a = {.walk = walk, .batch = walk->batch, .node = node};
     kiln_batch *b = a.batch;
     a.size = kiln__attention_backward_size(&b->graph, node);
     a.by_key = kiln__attention_backward_by_key(node);
-    a.backward = form >= KILN__BACKWARD_KEYS;
+    a.backward = result >= KILN__BACKWARD_KEYS;
     for (unsigned i = 0; i < node->n_inputs; i++)
         a.input[i] = kiln__gradient_operand(walk, node, i);
-    if (form == KILN__BACKWARD_LOG_SUM_EXP) {
+    if (result == KILN__BACKWARD_LOG_SUM_EXP) {
         kiln_tensor part = kiln_mul(b, weights_of(&a, y), g);
         give_products(&a, KILN__ROW_OPERAND, kiln_scale(b, part, node->attention.scale / M_LN2));
         return;
     }
     const unsigned factor =
-        form == KILN__BACKWARD_VALUES ? KILN__OTHER_STREAMED_OPERAND : KILN__STREAMED_OPERAND;
+        result == KILN__BACKWARD_VALUES ? KILN__OTHER_STREAMED_OPERAND : KILN__STREAMED_OPERAND;
     kiln_tensor weight = weights_of(&a, grad_backward_stat(&a, 0)), coefficient = weight, of_t = g;
     if (a.backward)
         coefficient =
             kiln_mul(b, weight,
                      kiln_sub(b, products(&a, KILN__OTHER_ROW_OPERAND), grad_backward_stat(&a, 1)));
-    const size_t undoes = form == KILN__BACKWARD_VALUES ? 3 : 2;
+    const size_t undoes = result == KILN__BACKWARD_VALUES ? 3 : 2;
     kiln_tensor first =
-        a.by_key ? turned(&a, grad_backward_stat(&a, undoes)) : grad_backward_stat(&a, undoes);
+        a.by_key ? transposed(&a, grad_backward_stat(&a, undoes)) : grad_backward_stat(&a, undoes);
     const int row = -2;
     g = kiln_mul(b, g, kiln_max(b, first, 1, &row, 1)); /* the same for all */
     grad_backward_give(&a, factor, kiln_matmul_transposed(b, coefficient, 1, g, 0));

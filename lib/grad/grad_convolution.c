@@ -140,7 +140,7 @@ bool kiln__gradient_convolution(struct kiln__gradient *walk, uint32_t operand, k
         return false;
     conv.window_dims.dims[conv.n + 1] = w.dims[1];
     weights = kiln_reshape(walk->batch, weights, conv.window_dims.rank, conv.window_dims.dims);
-    kiln__gradient_give(walk, conv.image,
-                        kiln_conv_transposed(walk->batch, g, weights, &conv.options));
+    kiln__gradient_accumulate(walk, conv.image,
+                              kiln_conv_transposed(walk->batch, g, weights, &conv.options));
     return true;
 }

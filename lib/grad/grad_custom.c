@@ -68,5 +68,5 @@ void kiln__adjoint_custom(struct kiln__gradient *walk, const struct kiln__node *
                    kiln__node_name(node));
     for (unsigned k = 0; k < call->n_inputs && !batch->error.status; k++)
         if (gradients[k].id && check(walk, node, k, gradients[k]))
-            kiln__gradient_give(walk, node->input[k], gradients[k]);
+            kiln__gradient_accumulate(walk, node->input[k], gradients[k]);
 }

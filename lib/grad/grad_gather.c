@@ -18,13 +18,13 @@ void kiln__adjoint_gather(struct kiln__gradient *walk, const struct kiln__node *
     if (!kiln__gradient_wants(walk, node->input[0]))
         return;
     kiln_tensor zeros = kiln_fill(walk->batch, KILN_F32, shape.rank, shape.dims, 0);
-    kiln__gradient_give(walk, node->input[0],
-                        kiln_scatter_add(walk->batch, zeros, indices, g, (int)node->axis));
+    kiln__gradient_accumulate(walk, node->input[0],
+                              kiln_scatter_add(walk->batch, zeros, indices, g, (int)node->axis));
 }
 
 /* `indices` with dimensions of 1 for those of the values that stand around them. */
-static kiln_tensor surround(struct kiln__gradient *walk, kiln_tensor indices, uint32_t before,
-                            uint32_t rank)
+static kiln_tensor add_outer_axes(struct kiln__gradient *walk, kiln_tensor indices, uint32_t before,
+                                  uint32_t rank)
 {
     struct kiln__shape shape = kiln__gradient_shape(walk, indices);
     size_t dims[KILN_MAX_RANK];
@@ -100,7 +100,7 @@ static struct derivatives of_set(struct kiln__gradient *walk, const struct scatt
         along[d] = (int)d == s->axis ? extent : 1;
     kiln_tensor bare = kiln_less(s->batch, kiln_reshape(s->batch, last, data.rank, along),
                                  kiln_constant(s->batch, KILN_I32, 0));
-    stayed = surround(walk, stayed, (uint32_t)s->axis, given.rank);
+    stayed = add_outer_axes(walk, stayed, (uint32_t)s->axis, given.rank);
     return (struct derivatives){
         kiln_where(s->batch, bare, s->g, grad_gather_number(s, 0)),
         kiln_where(s->batch, stayed, picked(s, s->g), grad_gather_number(s, 0))};
@@ -167,14 +167,15 @@ void kiln__adjoint_scatter(struct kiln__gradient *walk, const struct kiln__node 
     const uint32_t values = node->input[KILN__SCATTER_VALUES];
     const double extent = (double)node->shape.dims[node->axis];
     struct derivatives made = modes[node->op](walk, &s);
-    kiln__gradient_give(walk, base, made.base);
+    kiln__gradient_accumulate(walk, base, made.base);
     if (!kiln__gradient_wants(walk, values))
         return;
     uint32_t rank = kiln__gradient_shape(walk, s.values).rank;
-    kiln_tensor at = kiln_cast(batch, surround(walk, s.indices, (uint32_t)s.axis, rank), KILN_I32);
+    kiln_tensor at =
+        kiln_cast(batch, add_outer_axes(walk, s.indices, (uint32_t)s.axis, rank), KILN_I32);
     kiln_tensor inside =
         kiln_logical_and(batch, kiln_greater_equal(batch, at, kiln_constant(batch, KILN_I32, 0)),
                          kiln_less(batch, at, kiln_constant(batch, KILN_I32, extent)));
-    kiln__gradient_give(walk, values,
-                        kiln_where(batch, inside, made.values, grad_gather_number(&s, 0)));
+    kiln__gradient_accumulate(walk, values,
+                              kiln_where(batch, inside, made.values, grad_gather_number(&s, 0)));
 }

@@ -63,7 +63,7 @@ static kiln_tensor constant(const struct walk *walk, const struct kiln__loop_ste
     struct kiln__node node = {.kind = KILN__CONSTANT, .type = (kiln_type)step->type};
     node.value = argument->kind == KILN__CUSTOM_F32
                      ? (double)argument->real
-                     : kiln__value_of_whole((kiln_type)step->type, argument->integer);
+                     : kiln__value_of_integer((kiln_type)step->type, argument->integer);
     return kiln__batch_record(walk->batch, &node, "kiln_grad");
 }
 

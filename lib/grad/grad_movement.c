@@ -10,7 +10,8 @@ void kiln__adjoint_reshape(struct kiln__gradient *walk, const struct kiln__node 
 {
     struct kiln__shape shape = kiln__gradient_shape(walk, kiln__gradient_operand(walk, node, 0));
     (void)y;
-    kiln__gradient_give(walk, node->input[0], kiln_reshape(walk->batch, g, shape.rank, shape.dims));
+    kiln__gradient_accumulate(walk, node->input[0],
+                              kiln_reshape(walk->batch, g, shape.rank, shape.dims));
 }
 
 static kiln_tensor record_view(kiln_batch *batch, kiln_tensor x, const struct kiln__shape *shape,
@@ -235,7 +236,7 @@ void kiln__adjoint_view(struct kiln__gradient *walk, const struct kiln__node *no
         sum_windows(&u, to.dims[u.view.source[u.shape.rank - 1]]);
     }
     restore_order(&u, &to);
-    kiln__gradient_give(walk, node->input[0], fill_up(&u, &to));
+    kiln__gradient_accumulate(walk, node->input[0], fill_up(&u, &to));
 }
 
 /* ---- places ---- */
@@ -248,7 +249,7 @@ void kiln__adjoint_insert_slice(struct kiln__gradient *walk, const struct kiln__
     struct kiln__shape part = kiln__gradient_shape(walk, kiln__gradient_operand(walk, node, 0));
     (void)y;
     if (kiln__gradient_wants(walk, node->input[0]) && kiln__shape_count(&part))
-        kiln__gradient_give(walk, node->input[0], record_view(batch, g, &part, &node->view));
+        kiln__gradient_accumulate(walk, node->input[0], record_view(batch, g, &part, &node->view));
     if (node->n_inputs < 2 || !kiln__gradient_wants(walk, node->input[1]))
         return;
     struct kiln__node left = *node;
@@ -257,5 +258,6 @@ void kiln__adjoint_insert_slice(struct kiln__gradient *walk, const struct kiln__
     left.input[0] = kiln__tensor_index(zeros);
     left.input[1] = kiln__tensor_index(g);
     if (!batch->error.status)
-        kiln__gradient_give(walk, node->input[1], kiln__batch_record(batch, &left, walk->call));
+        kiln__gradient_accumulate(walk, node->input[1],
+                                  kiln__batch_record(batch, &left, walk->call));
 }

@@ -50,15 +50,15 @@ static void grad_product_give(struct kiln__gradient *walk, const struct kiln__no
     const bool one = repeats_matrix(walk, node->input[1], &matrix);
     if (kiln__gradient_wants(walk, node->input[0]) &&
         !kiln__gradient_convolution(walk, node->input[0], kiln__batch_tensor(batch, matrix), g))
-        kiln__gradient_give(walk, node->input[0], kiln_matmul_transposed(batch, g, 0, b, 1));
+        kiln__gradient_accumulate(walk, node->input[0], kiln_matmul_transposed(batch, g, 0, b, 1));
     if (!kiln__gradient_wants(walk, node->input[1]))
         return;
     if (one)
-        kiln__gradient_give(
+        kiln__gradient_accumulate(
             walk, matrix,
             kiln_matmul_transposed(batch, as_matrix(walk, a), 1, as_matrix(walk, g), 0));
     else
-        kiln__gradient_give(walk, node->input[1], kiln_matmul_transposed(batch, a, 1, g, 0));
+        kiln__gradient_accumulate(walk, node->input[1], kiln_matmul_transposed(batch, a, 1, g, 0));
 }
 
 /* The products of a gradient are as precise as the one that it is of. */

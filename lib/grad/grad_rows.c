@@ -73,7 +73,7 @@ void kiln__adjoint_elementwise(struct kiln__gradient *walk, const struct kiln__n
             where = choice(batch, k, operands[0], chosen);
         else if (chosen.id && part.id != g.id)
             part = OP(where, chosen, part, K(0));
-        kiln__gradient_give_chosen(walk, node->input[k], part, where);
+        kiln__gradient_accumulate_where(walk, node->input[k], part, where);
     }
 }
 
@@ -81,7 +81,8 @@ void kiln__adjoint_elementwise(struct kiln__gradient *walk, const struct kiln__n
 void kiln__adjoint_cast(struct kiln__gradient *walk, const struct kiln__node *node, kiln_tensor y,
                         kiln_tensor g)
 {
-    kiln__gradient_give_chosen(walk, node->input[0], g, walk->flows[kiln__tensor_index(y)].chosen);
+    kiln__gradient_accumulate_where(walk, node->input[0], g,
+                                    walk->flows[kiln__tensor_index(y)].chosen);
 }
 
 /* ---- reductions ---- */
@@ -140,9 +141,9 @@ void kiln__adjoint_reduce(struct kiln__gradient *walk, const struct kiln__node *
     }
     y = kiln_reshape(walk->batch, y, kept.rank, kept.dims);
     g = kiln_reshape(walk->batch, g, kept.rank, kept.dims);
-    kiln__gradient_give(walk, node->input[0],
-                        reduce_derivative(walk->batch, (enum kiln__reduction)node->op, node->axes,
-                                          (double)reduced, x, y, g));
+    kiln__gradient_accumulate(walk, node->input[0],
+                              reduce_derivative(walk->batch, (enum kiln__reduction)node->op,
+                                                node->axes, (double)reduced, x, y, g));
 }
 
 /* An element is part of every sum from its own on: the sums of g from the other end. */
@@ -151,5 +152,5 @@ void kiln__adjoint_scan(struct kiln__gradient *walk, const struct kiln__node *no
 {
     (void)y;
     int axis = (int)kiln__scan_axis(node), forward = node->op == KILN__SCAN_FORWARD;
-    kiln__gradient_give(walk, node->input[0], kiln_cumsum(walk->batch, g, axis, forward));
+    kiln__gradient_accumulate(walk, node->input[0], kiln_cumsum(walk->batch, g, axis, forward));
 }

@@ -87,8 +87,8 @@ static kiln_tensor gradient_fit(struct kiln__gradient *walk, kiln_tensor part,
     return sum_to(walk->batch, part, &from, to);
 }
 
-void kiln__gradient_give_chosen(struct kiln__gradient *walk, uint32_t to, kiln_tensor part,
-                                kiln_tensor chosen)
+void kiln__gradient_accumulate_where(struct kiln__gradient *walk, uint32_t to, kiln_tensor part,
+                                     kiln_tensor chosen)
 {
     kiln_tensor *sum = &walk->flows[to].gradient, *mask = &walk->flows[to].chosen;
     struct kiln__shape shape = kiln__gradient_at(walk, to)->shape; /* recording moves nodes */
@@ -102,9 +102,9 @@ void kiln__gradient_give_chosen(struct kiln__gradient *walk, uint32_t to, kiln_t
     *sum = sum->id ? kiln_add(walk->batch, *sum, part) : part;
 }
 
-void kiln__gradient_give(struct kiln__gradient *walk, uint32_t to, kiln_tensor part)
+void kiln__gradient_accumulate(struct kiln__gradient *walk, uint32_t to, kiln_tensor part)
 {
-    kiln__gradient_give_chosen(walk, to, part, (kiln_tensor){0});
+    kiln__gradient_accumulate_where(walk, to, part, (kiln_tensor){0});
 }
 
 /* ---- the walk ---- */
@@ -161,7 +161,7 @@ static void run_walk(struct kiln__gradient *walk, kiln_tensor loss, kiln_tensor 
             walk->flows[kiln__tensor_index(walk->inputs[i])].asked = true;
     mark_wanted(walk);
     struct kiln__shape shape = kiln__gradient_shape(walk, loss);
-    kiln__gradient_give(walk, kiln__tensor_index(loss), filled(walk->batch, &shape, 1));
+    kiln__gradient_accumulate(walk, kiln__tensor_index(loss), filled(walk->batch, &shape, 1));
     walk_back(walk);
     for (size_t i = 0; i < walk->n_inputs; i++) {
         shape = kiln__gradient_shape(walk, walk->inputs[i]);
@@ -241,7 +241,7 @@ static bool check_arguments(kiln_batch *batch, const char *call, kiln_tensor los
 static void mean(const kiln_batch *batch, const kiln_tensor *inputs, size_t n, kiln_tensor *meant)
 {
     for (size_t i = 0; meant && i < n; i++)
-        meant[i] = kiln__batch_meant(batch, inputs[i]);
+        meant[i] = kiln__batch_resolve(batch, inputs[i]);
 }
 
 kiln_status kiln_grad(kiln_batch *batch, kiln_tensor loss, const kiln_tensor *inputs, size_t n,
@@ -253,7 +253,7 @@ kiln_status kiln_grad(kiln_batch *batch, kiln_tensor loss, const kiln_tensor *in
         kiln_tensor *meant = calloc(n + 1, sizeof *meant);
         mean(batch, inputs, n, meant);
         if (meant)
-            loss = kiln__loops_unroll(batch, __func__, kiln__batch_meant(batch, loss), meant, n);
+            loss = kiln__loops_unroll(batch, __func__, kiln__batch_resolve(batch, loss), meant, n);
         mean(batch, inputs, n, meant); /* results of such loops among them */
         struct kiln__gradient walk = {.batch = batch,
                                       .call = __func__,

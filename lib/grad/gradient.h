@@ -52,15 +52,15 @@ bool kiln__gradient_asked(const struct kiln__gradient *walk, uint32_t node);
 /* Let `part` flow to node number `to`, in addition to what has flowed there. Where `part` has that
  * node's shape repeated, it is summed; where it is repeated in that shape, it is repeated. The
  * empty tensor, and what is not wanted, does nothing. */
-void kiln__gradient_give(struct kiln__gradient *walk, uint32_t to, kiln_tensor part);
+void kiln__gradient_accumulate(struct kiln__gradient *walk, uint32_t to, kiln_tensor part);
 
 /* The same of a part that is 0 where the mask `chosen` is 0 (empty: none is known). */
-void kiln__gradient_give_chosen(struct kiln__gradient *walk, uint32_t to, kiln_tensor part,
-                                kiln_tensor chosen);
+void kiln__gradient_accumulate_where(struct kiln__gradient *walk, uint32_t to, kiln_tensor part,
+                                     kiln_tensor chosen);
 
 /* Where query i, from `first` on, sees key j by its position: [queries, keys]. */
-kiln_tensor kiln__gradient_seen(kiln_batch *batch, const struct kiln__attention *attention,
-                                size_t first, size_t queries, size_t keys);
+kiln_tensor kiln__gradient_visible_keys(kiln_batch *batch, const struct kiln__attention *attention,
+                                        size_t first, size_t queries, size_t keys);
 
 /* Where node number `operand`, times one matrix of weights, is the windows of an image as rows: let
  * what flows to the image when g flows to that product flow there at once. Else false

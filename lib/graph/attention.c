@@ -94,7 +94,7 @@ const char *kiln__attention_check(const struct kiln__graph *graph, const struct 
     return type != KILN_F32 && type != KILN_U8 ? "mask type" : NULL;
 }
 
-size_t kiln__attention_room(size_t columns)
+size_t kiln__attention_padded_columns(size_t columns)
 {
     size_t room = 32;
     while (room < columns)
@@ -107,6 +107,7 @@ uint64_t kiln__attention_local(size_t d, size_t e)
     const size_t most = (size_t)1 << 30;
     if (d > most || e > most)
         return UINT64_MAX;
-    uint64_t lines = kiln__attention_room(d) + kiln__attention_room(e) + KILN__ATTENTION_KEYS;
+    uint64_t lines = kiln__attention_padded_columns(d) + kiln__attention_padded_columns(e) +
+                     KILN__ATTENTION_KEYS;
     return lines * 4 * sizeof(float);
 }

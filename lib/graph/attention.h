@@ -42,7 +42,7 @@ const char *kiln__attention_check(const struct kiln__graph *graph, const struct 
 #define KILN__ATTENTION_KEYS 64
 
 /* Room for `columns` in steps that few kernels serve. */
-size_t kiln__attention_room(size_t columns);
+size_t kiln__attention_padded_columns(size_t columns);
 
 /* Bytes of local memory that every device needs for these columns of q and v, or UINT64_MAX: that
  * of the narrowest form of kernels/attention_cpu.cl, which is there where no other fits. */

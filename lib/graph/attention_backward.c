@@ -15,8 +15,8 @@ static size_t attention_backward_dimension(const struct kiln__shape *shape, uint
 
 bool kiln__attention_backward_by_key(const struct kiln__node *node)
 {
-    return node->attention.form == KILN__BACKWARD_VALUES ||
-           node->attention.form == KILN__BACKWARD_KEYS;
+    return node->attention.backward_result == KILN__BACKWARD_VALUES ||
+           node->attention.backward_result == KILN__BACKWARD_KEYS;
 }
 
 struct kiln__attention_size kiln__attention_backward_size(const struct kiln__graph *graph,
@@ -48,10 +48,10 @@ static bool has_shape(const struct kiln__graph *graph, const struct kiln__node *
 const char *kiln__attention_backward_check(const struct kiln__graph *graph,
                                            const struct kiln__node *node)
 {
-    const bool scales = node->attention.form == KILN__BACKWARD_LOG_SUM_EXP;
-    if (node->attention.form > KILN__BACKWARD_QUERIES)
-        return "form";
-    if (node->shape.rank < 2 || node->n_inputs != (scales ? 2 : KILN__STATS + 1))
+    const bool log_sum_exp = node->attention.backward_result == KILN__BACKWARD_LOG_SUM_EXP;
+    if (node->attention.backward_result > KILN__BACKWARD_QUERIES)
+        return "result";
+    if (node->shape.rank < 2 || node->n_inputs != (log_sum_exp ? 2 : KILN__STATS + 1))
         return "rank or number of inputs";
     if (node->type != KILN_F32 || (node->op && node->op != KILN_F16 && node->op != KILN_BF16))
         return "type";
@@ -61,16 +61,16 @@ const char *kiln__attention_backward_check(const struct kiln__graph *graph,
             return "rank or type of an operand";
     const struct kiln__attention_size size = kiln__attention_backward_size(graph, node);
     const size_t queries = kiln__attention_backward_by_key(node) ? size.n : size.m;
-    const size_t columns = scales                                          ? 1
-                           : node->attention.form == KILN__BACKWARD_VALUES ? size.e
-                                                                           : size.d;
+    const size_t columns = log_sum_exp                                                ? 1
+                           : node->attention.backward_result == KILN__BACKWARD_VALUES ? size.e
+                                                                                      : size.d;
     if (attention_backward_dimension(&node->shape, 1) != columns ||
         !has_shape(graph, node, KILN__ROW_OPERAND, size.m, size.d) ||
         !has_shape(graph, node, KILN__STREAMED_OPERAND, size.n, size.d))
         return "shapes";
-    if (!scales && (!has_shape(graph, node, KILN__OTHER_ROW_OPERAND, size.m, size.e) ||
-                    !has_shape(graph, node, KILN__OTHER_STREAMED_OPERAND, size.n, size.e) ||
-                    !has_shape(graph, node, KILN__STATS, queries, KILN__STATS_COLUMNS)))
+    if (!log_sum_exp && (!has_shape(graph, node, KILN__OTHER_ROW_OPERAND, size.m, size.e) ||
+                         !has_shape(graph, node, KILN__OTHER_STREAMED_OPERAND, size.n, size.e) ||
+                         !has_shape(graph, node, KILN__STATS, queries, KILN__STATS_COLUMNS)))
         return "shapes of the result's gradient, values or stats";
     return NULL;
 }

@@ -89,7 +89,7 @@ bool kiln__graph_add(struct kiln__graph *graph, const struct kiln__node *node, u
     return true;
 }
 
-const char *kiln__product_word(size_t name)
+const char *kiln__product_name_text(size_t name)
 {
     static const char *const words[] = {"exact", "tf32", "f32x3", "bf16", "f16", "whole"};
     return name < sizeof words / sizeof *words ? words[name] : NULL;
@@ -326,7 +326,7 @@ const char *kiln__node_name(const struct kiln__node *node)
     case KILN__SCAN: return "cumsum";
     case KILN__SCATTER: return scatter_names[node->op];
     case KILN__SORT: return "argsort";
-    case KILN__ATTENTION_BACKWARD: return attention_backward_names[node->attention.form];
+    case KILN__ATTENTION_BACKWARD: return attention_backward_names[node->attention.backward_result];
     case KILN__CUSTOM: return kiln__custom_name(node->custom.call);
     }
     return "?";

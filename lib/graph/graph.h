@@ -98,7 +98,7 @@ struct kiln__view {
 };
 
 /* Which of attention_backward.h. */
-enum kiln__attention_backward_form {
+enum kiln__attention_backward_result {
     KILN__BACKWARD_LOG_SUM_EXP,
     KILN__BACKWARD_VALUES,
     KILN__BACKWARD_KEYS,
@@ -114,7 +114,7 @@ struct kiln__attention {
     double scale;
     int64_t diagonal;
     uint64_t causal;
-    uint64_t form;    /* ATTENTION_BACKWARD: enum kiln__attention_backward_form */
+    uint64_t backward_result; /* ATTENTION_BACKWARD: enum kiln__attention_backward_result */
     uint64_t product; /* ATTENTION: a narrow enum kiln__product_name, or KILN__PRODUCT_EXACT */
     uint64_t lengths; /* ATTENTION: whether its last input says how many keys there are */
 };
@@ -277,7 +277,7 @@ uint32_t kiln__node_base(const struct kiln__node *node);
 const char *kiln__node_name(const struct kiln__node *node);
 
 /* "exact", "tf32", "f32x3", "bf16", "f16", "whole": of enum kiln__product_name; NULL beyond. */
-const char *kiln__product_word(size_t name);
+const char *kiln__product_name_text(size_t name);
 
 /* The narrow type of operands that such a product asks for; 0: of none. */
 kiln_type kiln__product_narrow(size_t name);

@@ -48,9 +48,9 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
     if (node->kind == KILN__VIEW)
         dump_view(&node->view, &node->shape, text);
     if (node->kind == KILN__ATTENTION && node->attention.product != KILN__PRODUCT_EXACT)
-        kiln__text_add(text, " %s", kiln__product_word(node->attention.product));
+        kiln__text_add(text, " %s", kiln__product_name_text(node->attention.product));
     if (node->kind == KILN__MATMUL && node->op != KILN__PRODUCT_EXACT)
-        kiln__text_add(text, " %s", kiln__product_word(node->op));
+        kiln__text_add(text, " %s", kiln__product_name_text(node->op));
     if (node->kind == KILN__SORT && node->op == KILN__SORT_DESCENDING)
         kiln__text_add(text, " descending");
     if (node->kind == KILN__GATHER || node->kind == KILN__SCATTER)

@@ -88,7 +88,7 @@ uint64_t kiln__labels_hash(const struct kiln__labels *labels)
     return hash | 1;
 }
 
-void kiln__labels_say(const struct kiln__labels *labels, uint32_t node, struct kiln__text *text)
+void kiln__labels_append(const struct kiln__labels *labels, uint32_t node, struct kiln__text *text)
 {
     const char *name = kiln__labels_name(labels, node);
     if (name)

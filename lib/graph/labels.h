@@ -43,4 +43,4 @@ const char *kiln__labels_name(const struct kiln__labels *labels, uint32_t node);
 uint64_t kiln__labels_hash(const struct kiln__labels *labels);
 
 /* Append ' "layer3.q" (kiln_add, call 57)', or as much of it as is known. */
-void kiln__labels_say(const struct kiln__labels *labels, uint32_t node, struct kiln__text *text);
+void kiln__labels_append(const struct kiln__labels *labels, uint32_t node, struct kiln__text *text);

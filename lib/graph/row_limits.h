@@ -27,7 +27,7 @@
 
 /* Whether rows along these dimensions of a shape are its last ones; dimensions of 1 do not matter.
  */
-bool kiln__ends_rows(const struct kiln__shape *shape, uint64_t axes);
+bool kiln__axes_are_innermost(const struct kiln__shape *shape, uint64_t axes);
 
 /* The first three limits: which of them holds for these rows. */
 size_t kiln__longest_row(const struct kiln__shape *shape, uint64_t axes);

@@ -113,7 +113,7 @@ static const char *check_matmul(const struct kiln__graph *graph, const struct ki
     const struct kiln__shape *a = &kiln__graph_input(graph, node, 0)->shape;
     const struct kiln__shape *b = &kiln__graph_input(graph, node, 1)->shape, *c = &node->shape;
     uint32_t rank = c->rank;
-    if (!kiln__product_word(node->op))
+    if (!kiln__product_name_text(node->op))
         return "precision";
     if (rank < 2 || a->rank != rank || b->rank != rank)
         return "rank";
@@ -230,7 +230,7 @@ static bool is_computed(const struct kiln__node *node)
     return kiln__node_computed(node) == node->type;
 }
 
-static bool takes(const struct kiln__node *node, unsigned k, const struct kiln__node *input)
+static bool accepts_type(const struct kiln__node *node, unsigned k, const struct kiln__node *input)
 {
     return kiln__node_has_blocks(input) ? kiln__node_takes_blocks(node, k)
                                         : kiln__node_takes_stored(node, k) || is_computed(input);
@@ -249,7 +249,7 @@ static const char *check_node(const struct kiln__graph *graph, uint32_t index)
         if (node->input[i] >= index)
             return "order of inputs";
     for (unsigned i = 0; i < node->n_inputs; i++)
-        if (!takes(node, i, kiln__graph_input(graph, node, i)))
+        if (!accepts_type(node, i, kiln__graph_input(graph, node, i)))
             return "type of an input, which nothing computes with";
     if (kiln__node_has_blocks(node) && !kiln__node_is_input(node))
         return "type, which only inputs have";

@@ -21,8 +21,8 @@ struct kiln__attention_work {
 struct kiln__attention_extra {
     uint32_t scratch; /* a slot, of elements of so many bytes; or KILN__NO_SLOT */
     uint8_t item;
-    int64_t keys; /* of a part; 0: it takes no such number */
-    bool scaled;  /* it finds the scales, too */
+    int64_t keys;     /* of a part; 0: it takes no such number */
+    bool log_sum_exp; /* it stores the log-sum-exp of rows, too */
 };
 
 /* Rows and keys that a work-group of attention_gpu.cl has at a time, and what shares them. */
@@ -33,8 +33,8 @@ struct kiln__attention_tile {
 size_t kiln__attention_tile_items(const struct kiln__attention_tile *tile);
 size_t kiln__attention_tile_bytes(const struct kiln__attention_tile *tile); /* of local memory */
 
-/* Whether the group has the scales of its rows as well, which the kernel with maps can find. */
-bool kiln__attention_has_scales(const struct kiln__attention_work *attention);
+/* Whether the group stores the log-sum-exp of its rows, too, which the kernel with maps can do. */
+bool kiln__attention_stores_log_sum_exp(const struct kiln__attention_work *attention);
 
 /* vector: how generated text reads what is of a narrower type; 0: the kernel takes it as it is. */
 struct kiln__launch kiln__attention_launch(const struct kiln__plan *plan,

@@ -6,8 +6,8 @@
 
 /* Columns that a work-group has beside each other at least: 64 bytes of f32, half a line, which
  * leaves a column the lanes to hold it; a line where it is read once. */
-#define BESIDE 16
-#define BESIDE_ONCE 32
+#define FEWEST_COLUMNS 16
+#define FEWEST_COLUMNS_ONCE 32
 
 /* Elements of a column that is read once from which on another lane shares in it. Sums of 32 rows
  * of a million took an H200 38 us with one lane, 84 with 8; of 4,096 rows of 16,384 71 us with an
@@ -22,7 +22,7 @@
  * its pieces; of columns, whose neighbours are other lanes', a few. On an H100 sums of 2^24
  * took 8.2 ms with 16, 15.7 with 4; 4,096 rows as long 75 us and 61; as many columns 81 us with 8,
  * 105 with 4. In segments and with shuffles 2^24 took an H200 82 us with 16, 60 with 4. */
-uint8_t kiln__axis_carried(size_t reduced, const struct kiln__variant *variant)
+uint8_t kiln__axis_scan_elements(size_t reduced, const struct kiln__variant *variant)
 {
     bool longer = variant->vector > 1 && reduced > LONG_PIECES && !variant->shuffles;
     return variant->kept_mapping == KILN__AXIS_COLUMNS ? 8 : longer ? 16 : 4;
@@ -69,8 +69,8 @@ size_t kiln__axis_mapping_lanes(const struct kiln__traits *traits, const struct 
     unsigned wanted = held ? wanted_held(traits, group, variant) : 0;
     size_t lanes = 1, most = (size_t)1 << variant->work_group;
     bool columns = variant->kept_mapping == KILN__AXIS_COLUMNS;
-    size_t beside = !columns ? 1 : held ? BESIDE : BESIDE_ONCE;
-    most = most > beside ? most / beside : 1;
+    size_t wide = !columns ? 1 : held ? FEWEST_COLUMNS : FEWEST_COLUMNS_ONCE;
+    most = most > wide ? most / wide : 1;
     most = traits->lanes && traits->lanes < most ? traits->lanes : most;
     while (lanes < most && lanes < reduced) {
         /* Each lane has as many vectors as it can hold: a tree costs as much as a few of them. Few
@@ -88,8 +88,9 @@ size_t kiln__axis_mapping_lanes(const struct kiln__traits *traits, const struct 
 }
 
 /* Kernels differ in a power of two. */
-uint8_t kiln__axis_held(const struct kiln__traits *traits, const struct kiln__group *group,
-                        size_t reduced, const struct kiln__variant *variant)
+uint8_t kiln__axis_cached_vectors(const struct kiln__traits *traits,
+                                  const struct kiln__group *group, size_t reduced,
+                                  const struct kiln__variant *variant)
 {
     size_t lanes = kiln__axis_mapping_lanes(traits, group, reduced, variant), held = 1;
     while (held * lanes * variant->vector < reduced)

@@ -6,7 +6,8 @@
 /* ---- along what vectors run ---- */
 
 /* Whether an access moves in one of the dimensions from `first` to `end`. */
-static bool moves(const struct kiln__space *space, size_t access, uint32_t first, uint32_t end)
+static bool has_stride_in(const struct kiln__space *space, size_t access, uint32_t first,
+                          uint32_t end)
 {
     for (uint32_t d = first; d < end; d++)
         if (space->stride[access][d] != 0 && space->dims[d] > 1)
@@ -38,10 +39,10 @@ bool kiln__axis_mapping_is_of_columns(const struct kiln__group *group,
         if (group->accesses.items[i].kind == KILN__ACCESS_NUMBER)
             continue;
         bool gathered = group->accesses.items[i].kind == KILN__ACCESS_GATHER;
-        rows += space->stride[i][space->rank - 1] == 1 && moves(space, i, 0, space->kept) &&
+        rows += space->stride[i][space->rank - 1] == 1 && has_stride_in(space, i, 0, space->kept) &&
                 !is_index(group, i);
         columns += space->stride[i][space->kept - 1] == 1 && space->dims[space->kept - 1] > 1 &&
-                   (gathered || moves(space, i, space->kept, space->rank));
+                   (gathered || has_stride_in(space, i, space->kept, space->rank));
     }
     return !kiln__group_reduces(group) ||
            (group->kind == KILN__GROUP_REDUCE ? columns > rows : kiln__group_is_of_columns(group));
@@ -350,10 +351,11 @@ static void choose_details(const struct kiln__plan *plan, const struct kiln__gro
     if (variant->reduced_mapping == KILN__AXIS_VECTORS && group->kind == KILN__GROUP_REDUCE)
         variant->partials = (uint8_t)traits->long_run;
     if (kiln__axis_shares(variant->kept_mapping) && kiln__group_scan(group))
-        variant->carried = traits->carried ? (uint8_t)traits->carried
-                                           : kiln__axis_carried(space->reduced_count, variant);
+        variant->carried = traits->carried
+                               ? (uint8_t)traits->carried
+                               : kiln__axis_scan_elements(space->reduced_count, variant);
     else if (variant->reduced_mapping == KILN__AXIS_LANES && !kiln__group_reads_once(group))
-        variant->held = kiln__axis_held(traits, group, space->reduced_count, variant);
+        variant->held = kiln__axis_cached_vectors(traits, group, space->reduced_count, variant);
     if (variant->held)
         variant->reduced_mapping = KILN__AXIS_HELD;
     variant->online = kiln__axis_is_online(traits, group, space, variant);

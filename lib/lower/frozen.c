@@ -89,7 +89,7 @@ static bool is_weight(const struct kiln__plan *plan, const struct kiln__group *g
 }
 
 /* Whether it was frozen until now. */
-static bool thaw(struct kiln__slot *slot)
+static bool unfreeze(struct kiln__slot *slot)
 {
     bool frozen = slot->frozen;
     slot->frozen = false;
@@ -108,7 +108,7 @@ static bool thaw_operands(const struct kiln__plan *plan, const struct kiln__grou
         struct kiln__slot *read = slot_of(plan, group->accesses.items[i].node);
         if (read->storage == KILN__STORAGE_ARENA && read->bytes > SMALL_BYTES &&
             !is_weight(plan, group, i))
-            any |= thaw(read);
+            any |= unfreeze(read);
     }
     return any;
 }
@@ -119,7 +119,7 @@ static bool thaw_results(const struct kiln__plan *plan, const struct kiln__group
     if (prepares(plan, group))
         return false;
     for (size_t i = 0; i < group->stores.count; i++)
-        any |= thaw(slot_of(plan, group->stores.items[i].node));
+        any |= unfreeze(slot_of(plan, group->stores.items[i].node));
     return any;
 }
 
@@ -264,7 +264,7 @@ static void settle_name(struct kiln__plan *plan, const struct kiln__launch *laun
     kiln__text_free(&name);
 }
 
-bool kiln__plan_settle_prepacked(struct kiln__plan *plan)
+bool kiln__plan_choose_prepacked(struct kiln__plan *plan)
 {
     for (size_t i = 0; i < plan->launches.count && !plan->failed; i++)
         if (plan->launches.items[i].prepacks)
@@ -290,7 +290,7 @@ bool kiln__plan_settle_prepacked(struct kiln__plan *plan)
 /* ---- their place ---- */
 
 /* Element `from` comes before element `to`. */
-static void move(void *items, size_t size, size_t from, size_t to, void *room)
+static void move_item(void *items, size_t size, size_t from, size_t to, void *room)
 {
     char *first = (char *)items + to * size;
     memcpy(room, (char *)items + from * size, size);
@@ -308,8 +308,8 @@ void kiln__plan_prepack_first(struct kiln__plan *plan)
         const struct kiln__plan_step *own = &plan->steps.items[i];
         if (own->kind != KILN__STEP_LAUNCH || !plan->launches.items[own->launch].prepacks)
             continue;
-        move(plan->launches.items, sizeof launch, own->launch, front, &launch);
-        move(plan->steps.items, sizeof step, i, front++, &step);
+        move_item(plan->launches.items, sizeof launch, own->launch, front, &launch);
+        move_item(plan->steps.items, sizeof step, i, front++, &step);
     }
     for (size_t i = 0; i < plan->steps.count; i++)
         if (plan->steps.items[i].kind == KILN__STEP_LAUNCH)

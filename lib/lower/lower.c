@@ -196,7 +196,7 @@ void kiln__launch_scalars(const struct kiln__group *group, struct kiln__launch *
         if (floating)
             scalar.real = (float)value;
         else
-            scalar.integer = kiln__value_whole(step->type, value);
+            scalar.integer = kiln__value_integer(step->type, value);
         kiln__launch_add(launch, scalar, "c#", step->index, 0);
     }
 }

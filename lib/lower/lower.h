@@ -41,7 +41,7 @@ bool kiln__plan_find_absorbed(struct kiln__plan_builder *builder);
 
 /* Once all launches are there: which slots are kept, and what names them (frozen.c). False without
  * memory. */
-bool kiln__plan_settle_prepacked(struct kiln__plan *plan);
+bool kiln__plan_choose_prepacked(struct kiln__plan *plan);
 
 /* Launches that most runs leave out stand before all others, which they read nothing of: they keep
  * no launches apart that could become one (frozen.c). */
@@ -104,9 +104,10 @@ size_t kiln__axis_mapping_lanes(const struct kiln__traits *traits, const struct 
 /* Vectors that each of them holds from phase to phase, 0: none; neighbours of which it makes
  * running sums; and whether a phase rescales by the running maximum instead of visiting the line
  * again. */
-uint8_t kiln__axis_held(const struct kiln__traits *traits, const struct kiln__group *group,
-                        size_t reduced, const struct kiln__variant *variant);
-uint8_t kiln__axis_carried(size_t reduced, const struct kiln__variant *variant);
+uint8_t kiln__axis_cached_vectors(const struct kiln__traits *traits,
+                                  const struct kiln__group *group, size_t reduced,
+                                  const struct kiln__variant *variant);
+uint8_t kiln__axis_scan_elements(size_t reduced, const struct kiln__variant *variant);
 bool kiln__axis_is_online(const struct kiln__traits *traits, const struct kiln__group *group,
                           const struct kiln__space *space, const struct kiln__variant *variant);
 

@@ -25,8 +25,8 @@ static struct kiln__attention_work attention_of(const struct kiln__plan *plan, u
 
 /* ---- arguments ---- */
 
-/* Whether the group has the scales of its rows as well, which the kernel with maps can find. */
-bool kiln__attention_has_scales(const struct kiln__attention_work *attention)
+/* Whether the group stores the log-sum-exp of its rows, too, which the kernel with maps can do. */
+bool kiln__attention_stores_log_sum_exp(const struct kiln__attention_work *attention)
 {
     return attention->operands.results > 1;
 }
@@ -40,7 +40,7 @@ static void add_extra(struct kiln__launch *launch, const struct kiln__attention_
     }
     if (extra->keys)
         kiln__launch_index(launch, extra->keys);
-    if (extra->scaled) {
+    if (extra->log_sum_exp) {
         kiln__launch_memory(launch, attention->operands.out[1].slot);
         kiln__launch_offset(launch, attention->operands.out[1].slot, 0, sizeof(float));
     }
@@ -128,8 +128,8 @@ static size_t choose_row_vectors(const struct kiln__plan *plan,
 {
     const struct kiln__attention_size *size = &attention->size;
     const kiln_device_info *device = &kiln__plan_device(plan, attention->group)->info;
-    size_t lines =
-               kiln__attention_room(size->d) + kiln__attention_room(size->e) + KILN__ATTENTION_KEYS,
+    size_t lines = kiln__attention_padded_columns(size->d) +
+                   kiln__attention_padded_columns(size->e) + KILN__ATTENTION_KEYS,
            vectors = 4;
     const unsigned tuned =
         kiln__plan_device(plan, attention->group)->traits->tile; /* 1 + the logarithm */
@@ -169,8 +169,9 @@ static void lower_items(struct kiln__plan *plan, uint32_t group, const void *wor
              "-DVECTOR=%d -DROW_VECTORS=%d -DTILE_KEYS=%d -DTILE_VALUES=%d -DBLOCK_KEYS=%d "
              "-DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d",
              (int)vector, (int)vectors, TILE, TILE, KILN__ATTENTION_KEYS,
-             (int)kiln__attention_room(size->d), (int)kiln__attention_room(size->e),
-             kiln__attention_mask_option(attention), (int)attention->operands.count);
+             (int)kiln__attention_padded_columns(size->d),
+             (int)kiln__attention_padded_columns(size->e), kiln__attention_mask_option(attention),
+             (int)attention->operands.count);
     kiln__attention_add_lengths(plan, attention, &launch);
     launch.global[0] = kiln__divide_up(size->m, vectors * vector);
     launch.global[1] = size->batches;
@@ -280,6 +281,7 @@ void kiln__lower_attention(struct kiln__plan *plan, uint32_t index)
     const struct kiln__selection choice =
         kiln__select(plan, group, KILN__KERNEL_ATTENTION, 0, &attention);
     kiln__lower_by(plan, index, &choice, &attention);
-    if (kiln__attention_has_scales(&attention) && !(choice.taken->traits & KILN__KERNEL_SCALES))
+    if (kiln__attention_stores_log_sum_exp(&attention) &&
+        !(choice.taken->traits & KILN__KERNEL_LOG_SUM_EXP))
         kiln__lower_log_sum_exp(plan, index);
 }

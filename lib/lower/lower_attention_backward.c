@@ -12,8 +12,8 @@ struct backward {
     const struct kiln__group *group;
     uint32_t number; /* the group's */
     struct kiln__attention_size size;
-    enum kiln__attention_backward_form form; /* the node's, or BOTH, which begins with KEYS */
-    kiln_type result;                        /* as it is stored */
+    enum kiln__attention_backward_result form; /* the node's, or BOTH, which begins with KEYS */
+    kiln_type result;                          /* as it is stored */
     struct kiln__strided_operands operands;
     struct kiln__strided_operand out;
 };
@@ -27,7 +27,7 @@ static struct backward backward_of(const struct kiln__plan *plan, uint32_t index
     struct backward backward = {.node = node, .group = group, .number = index};
     assert(node->kind == KILN__ATTENTION_BACKWARD && group->accesses.count >= node->n_inputs);
     backward.size = kiln__attention_backward_size(graph, node);
-    backward.form = (enum kiln__attention_backward_form)node->attention.form;
+    backward.form = (enum kiln__attention_backward_result)node->attention.backward_result;
     backward.result = graph->nodes.items[group->stores.items[result].node].type;
     backward.operands = kiln__strided_operands_of(plan, group);
     backward.out = backward.operands.out[result];
@@ -47,7 +47,7 @@ static int64_t diagonal_of(const struct backward *backward)
 }
 
 /* What a form does not read is given as its first input. */
-static unsigned given(const struct backward *backward, unsigned input)
+static unsigned operand_or_first(const struct backward *backward, unsigned input)
 {
     return input < backward->node->n_inputs ? input : KILN__ROW_OPERAND;
 }
@@ -60,15 +60,16 @@ static void add_arguments(struct kiln__launch *launch, const struct backward *ba
     const struct kiln__strided_operands *operands = &backward->operands;
     const double log2_e = 1.4426950408889634;
     for (unsigned i = 0; i <= KILN__STATS; i++)
-        kiln__launch_memory(launch, operands->input[given(backward, i)].slot);
+        kiln__launch_memory(launch, operands->input[operand_or_first(backward, i)].slot);
     kiln__launch_memory(launch, backward->out.slot);
     KILN__LAUNCH_INDICES(launch, (int64_t)backward->size.m, (int64_t)backward->size.n,
                          (int64_t)backward->size.d, (int64_t)backward->size.e);
     kiln__launch_f32(launch, (float)(backward->node->attention.scale * log2_e));
     kiln__launch_index(launch, diagonal_of(backward));
     for (unsigned i = 0; i < KILN__STATS; i++)
-        kiln__strided_operands_add(launch, operands, given(backward, i));
-    const struct kiln__strided_operand *stats = &operands->input[given(backward, KILN__STATS)];
+        kiln__strided_operands_add(launch, operands, operand_or_first(backward, i));
+    const struct kiln__strided_operand *stats =
+        &operands->input[operand_or_first(backward, KILN__STATS)];
     kiln__launch_offset(launch, stats->slot, stats->offset, stats->item);
     kiln__launch_offset(launch, backward->out.slot, 0, backward->out.item);
     kiln__launch_index(launch, backward->out.row);
@@ -84,7 +85,7 @@ static void add_arguments(struct kiln__launch *launch, const struct backward *ba
     for (uint32_t run = 0; run < operands->count; run++) {
         kiln__launch_index(launch, operands->size[run]);
         for (unsigned i = 0; i <= KILN__STATS; i++)
-            kiln__launch_index(launch, operands->input[given(backward, i)].run[run]);
+            kiln__launch_index(launch, operands->input[operand_or_first(backward, i)].run[run]);
         kiln__launch_index(launch, backward->out.run[run]);
         if (maps != KILN__NO_SLOT)
             kiln__launch_index(launch, operands->out[operands->results - 1].run[run]);
@@ -122,7 +123,7 @@ static size_t most_columns(const struct kiln__attention_size *size)
 
 /* Whether the kernel for this form and so many columns has proved right. */
 static bool wgmma_passes(struct kiln__self_tester *self_tester,
-                         enum kiln__attention_backward_form form, kiln_type type, size_t columns)
+                         enum kiln__attention_backward_result form, kiln_type type, size_t columns)
 {
     const struct kiln__self_test self_test = {
         .kernel = kiln__kernel_named(KILN__KERNEL_ATTENTION_GRADIENT, "wgmma"),
@@ -181,7 +182,7 @@ static bool wgmma_fits(const struct kiln__plan *plan, const void *work)
 }
 
 /* What a work-group has of operands and stats, and barriers. */
-static int local_bytes(enum kiln__attention_backward_form form, int columns, int walked)
+static int local_bytes(enum kiln__attention_backward_result form, int columns, int walked)
 {
     const int own = form >= KILN__BACKWARD_KEYS ? 2 : 1,
               others = form > KILN__BACKWARD_LOG_SUM_EXP ? 2 : 1;
@@ -226,7 +227,7 @@ static void lower_rows(struct kiln__plan *plan, uint32_t group, const void *work
     struct kiln__launch launch = launch_of(backward, "attention_backward");
     kiln__launch_reads(plan, KILN__READABLE, 1, &launch);
     snprintf(launch.options, sizeof launch.options, "-DFORM=%d -DDEPTH=%d -DRUNS=%d%s",
-             (int)backward->form, (int)kiln__attention_room(most_columns(size)),
+             (int)backward->form, (int)kiln__attention_padded_columns(most_columns(size)),
              (int)backward->operands.count,
              backward->result == KILN_F16    ? " -DRESULT_F16"
              : backward->result == KILN_BF16 ? " -DRESULT_BF16"

@@ -29,7 +29,9 @@ static void launch_join(struct kiln__plan *plan, const struct kiln__attention_wo
     const struct kiln__attention_size *size = &attention->size;
     const struct kiln__strided_operand *out = &attention->operands.out[0];
     const bool chunked = kiln__plan_device(plan, attention->group)->traits->chunked;
-    const int group = chunked ? 1 : (int)kiln__attention_room(size->e) < FEW_LANES ? 32 : FEW_LANES;
+    const int group = chunked                                                    ? 1
+                      : (int)kiln__attention_padded_columns(size->e) < FEW_LANES ? 32
+                                                                                 : FEW_LANES;
     struct kiln__launch launch = kiln__attention_launch(plan, attention, "attention_join", 0);
     launch.variant.stage = KILN__STAGE_FINAL;
     snprintf(launch.options, sizeof launch.options, "-DGROUP=%d -DRUNS=%d%s", group,
@@ -106,8 +108,9 @@ static void lower_few(struct kiln__plan *plan, uint32_t group, const void *work)
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DROWS=%d -DCOLUMNS=%d -DDEPTH=%d -DWIDTH=%d -DMASK=%d -DRUNS=%d",
              (int)vector, (int)size->m, size->e % (2 * vector) ? 1 : 2,
-             (int)kiln__attention_room(size->d), (int)kiln__attention_room(size->e),
-             kiln__attention_mask_option(attention), (int)attention->operands.count);
+             (int)kiln__attention_padded_columns(size->d),
+             (int)kiln__attention_padded_columns(size->e), kiln__attention_mask_option(attention),
+             (int)attention->operands.count);
     launch.global[0] = launch.global[2] = launch.local[0] = 1;
     launch_few(plan, attention, &launch, 0);
 }
@@ -124,7 +127,7 @@ static bool few_groups_fit(const struct kiln__plan *plan, const void *work)
     const struct kiln__attention_work *attention = work;
     const struct kiln__attention_tile shape = few_shape(attention);
     const kiln_device_info *device = &kiln__plan_device(plan, attention->group)->info;
-    return has_few_rows(plan, attention) && !kiln__attention_has_scales(attention) &&
+    return has_few_rows(plan, attention) && !kiln__attention_stores_log_sum_exp(attention) &&
            attention->size.d <= shape.columns && attention->size.e <= shape.columns &&
            kiln__attention_tile_bytes(&shape) <= device->local_memory &&
            kiln__attention_tile_items(&shape) <= device->max_work_group;

@@ -50,7 +50,7 @@ static bool copies_long_fit(const struct kiln__plan *plan, const void *work)
         .kernel = kiln__kernel_named(KILN__KERNEL_ATTENTION, "copies_long"),
         .type = KILN_F32,
         .parts = 1,
-        .tile = (uint16_t)kiln__attention_room(attention->size.e),
+        .tile = (uint16_t)kiln__attention_padded_columns(attention->size.e),
         .mask = !kiln__attention_mask_option(attention) ? (kiln_type)0
                 : attention->truths                     ? KILN_U8
                                                         : KILN_F32};
@@ -64,7 +64,7 @@ static void launch_copies(struct kiln__plan *plan, const struct kiln__attention_
 {
     const struct kiln__attention_size *size = &attention->size;
     struct kiln__launch launch = kiln__attention_launch(plan, attention, "attention_copies", 1);
-    const int width = (int)kiln__attention_room(size->e);
+    const int width = (int)kiln__attention_padded_columns(size->e);
     int used =
         snprintf(launch.options, sizeof launch.options, "-DWIDTH=%d -DMASK=%d -DRUNS=%d", width,
                  kiln__attention_mask_option(attention), (int)attention->operands.count);
@@ -145,7 +145,7 @@ static bool has_pairs(const struct kiln__attention_work *attention)
 }
 
 static bool tensor_cores_fit(const struct kiln__plan *plan,
-                             const struct kiln__attention_work *attention, bool scaled)
+                             const struct kiln__attention_work *attention, bool log_sum_exp)
 {
     const struct kiln__device *device = kiln__plan_device(plan, attention->group);
     const struct kiln__attention_size *size = &attention->size;
@@ -164,12 +164,12 @@ static bool tensor_cores_fit(const struct kiln__plan *plan,
         .parts = 1,
         .tile = (uint16_t)wgmma_columns(size),
         .mask = mask,
-        .form = scaled};
+        .form = log_sum_exp};
     return fits && plan->options.self_tester->passes(plan->options.self_tester, &self_test);
 }
 
 static void launch_wgmma(struct kiln__plan *plan, const struct kiln__attention_work *attention,
-                         bool scaled)
+                         bool log_sum_exp)
 {
     const struct kiln__attention_size *size = &attention->size;
     struct kiln__launch launch = kiln__attention_launch(plan, attention, "attention_wgmma", 0);
@@ -181,7 +181,7 @@ static void launch_wgmma(struct kiln__plan *plan, const struct kiln__attention_w
              kiln_type_name((kiln_type)attention->node->op), kiln_type_name(attention->result),
              columns, WGMMA_STAGES, columns * (256 + WGMMA_STAGES * 512) + 1024,
              kiln__strided_operands_have_even_results(&attention->operands),
-             (int)attention->operands.count, scaled ? " -DSCALED=1" : "");
+             (int)attention->operands.count, log_sum_exp ? " -DLOG_SUM_EXP=1" : "");
     if (attention->masked) {
         const size_t used = strlen(launch.options);
         snprintf(launch.options + used, sizeof launch.options - used, " -DMASK=%d -DPAIRS=%d",
@@ -195,7 +195,7 @@ static void launch_wgmma(struct kiln__plan *plan, const struct kiln__attention_w
     launch.global[2] = launch.local[1] = launch.local[2] = 1;
     kiln__attention_add_arguments(
         &launch, attention,
-        &(struct kiln__attention_extra){.scratch = maps, .item = 16, .scaled = scaled});
+        &(struct kiln__attention_extra){.scratch = maps, .item = 16, .log_sum_exp = log_sum_exp});
     kiln__plan_launch(plan, &launch);
 }
 
@@ -212,7 +212,7 @@ static void lower_wgmma(struct kiln__plan *plan, uint32_t group, const void *wor
 
 static bool wgmma_scaled_fits(const struct kiln__plan *plan, const void *work)
 {
-    return kiln__attention_has_scales(work) && tensor_cores_fit(plan, work, true);
+    return kiln__attention_stores_log_sum_exp(work) && tensor_cores_fit(plan, work, true);
 }
 
 static void lower_wgmma_scaled(struct kiln__plan *plan, uint32_t group, const void *work)

@@ -45,7 +45,7 @@ static double start_of(unsigned op, kiln_type type)
 static bool fits_cell(kiln_type type, double value)
 {
     return type != KILN_I64 ||
-           kiln__value_whole(type, value) == (int32_t)kiln__value_whole(type, value);
+           kiln__value_integer(type, value) == (int32_t)kiln__value_integer(type, value);
 }
 
 static bool can_compute(const struct kiln__group *group, const struct kiln__step *step)
@@ -214,7 +214,7 @@ static int32_t bits_of(kiln_type type, double value)
     float real = (float)value;
     int32_t bits;
     if (!kiln__type_row(type)->floating)
-        return (int32_t)kiln__value_whole(type, value);
+        return (int32_t)kiln__value_integer(type, value);
     memcpy(&bits, &real, sizeof bits);
     return bits;
 }

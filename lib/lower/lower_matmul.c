@@ -204,7 +204,7 @@ void kiln__matmul_work(const struct kiln__plan *plan, uint32_t index, struct kil
     if (product.copies != KILN__NO_GROUP)
         kiln__text_add(text, " windows");
     if (product.sums != KILN__PRODUCT_EXACT)
-        kiln__text_add(text, " %s", kiln__product_word(product.sums));
+        kiln__text_add(text, " %s", kiln__product_name_text(product.sums));
 }
 
 void kiln__lower_matmul(struct kiln__plan *plan, uint32_t index)
@@ -353,8 +353,8 @@ static void add_extras(const struct kiln__plan *plan, const struct kiln__extras 
         add_epilogue(plan, extras->product, &space, launch);
 }
 
-void kiln__plan_product(struct kiln__plan *plan, const struct kiln__extras *extras,
-                        struct kiln__launch *launch)
+void kiln__plan_add_product_launch(struct kiln__plan *plan, const struct kiln__extras *extras,
+                                   struct kiln__launch *launch)
 {
     add_extras(plan, extras, launch);
     kiln__plan_launch(plan, launch);

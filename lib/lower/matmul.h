@@ -121,12 +121,12 @@ struct kiln__extras {
 /* Append a launch that has all its arguments but those of OPERAND_A_, OPERAND_B_ and
  * EPILOGUE_PARAMETERS: it gets these, and the steps of operands and the group's epilogue, if there
  * are any. */
-void kiln__plan_product(struct kiln__plan *plan, const struct kiln__extras *extras,
-                        struct kiln__launch *launch);
+void kiln__plan_add_product_launch(struct kiln__plan *plan, const struct kiln__extras *extras,
+                                   struct kiln__launch *launch);
 
 /* Where k is split, on GPUs: working memory for each split's sums, [batch][split][m][n], and the
  * launch that adds them up and does what the group does to them. */
-struct kiln__matrix kiln__product_partial(struct kiln__plan *plan,
+struct kiln__matrix kiln__product_split_k(struct kiln__plan *plan,
                                           const struct kiln__product *product, int64_t splits);
 void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
                              const struct kiln__product *product, const struct kiln__matrix *sums,

@@ -20,14 +20,15 @@ static void matmul_cpu_pack(struct kiln__plan *plan, uint32_t group,
     if (product->k == 0)
         return;
     snprintf(launch.options, sizeof launch.options, "%s", options);
-    kiln__product_range(&launch, panels, kiln__div_up(product->k, kiln__cpu_depth(product->device)),
+    kiln__product_range(&launch, panels,
+                        kiln__div_up(product->k, kiln__cpu_depth_block(product->device)),
                         product->b.batch ? product->batch : 1);
     kiln__launch_memory(&launch, product->b.slot);
     kiln__launch_memory(&launch, packed->slot);
     kiln__launch_offset(&launch, packed->slot, 0, packed->item);
     KILN__LAUNCH_INDICES(&launch, product->n, product->k);
     kiln__cpu_add_matrix(&launch, &product->b);
-    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_add_product_launch(plan, &extras, &launch);
     if (product->m < KILN__MANY_ROWS || product->copies != KILN__NO_GROUP)
         kiln__plan_prepack(plan, packed->slot, product->b.operand);
 }
@@ -55,9 +56,10 @@ static struct kiln__matrix pack_panels(struct kiln__plan *plan, uint32_t group,
     snprintf(launch->options, sizeof launch->options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DPACK_DEPTH=%d",
              (int)tiles->vector, (int)tiles->packed_rows, (int)tiles->packed_vectors,
-             (int)kiln__cpu_depth(product->device), (int)kiln__cpu_depth(product->device));
+             (int)kiln__cpu_depth_block(product->device),
+             (int)kiln__cpu_depth_block(product->device));
     matmul_cpu_pack(plan, group, product, launch->options, &packed, panels);
-    set_lines(launch, kiln__cpu_lines(product, tiles->packed_rows));
+    set_lines(launch, kiln__cpu_copied_rows(product, tiles->packed_rows));
     return packed;
 }
 
@@ -78,7 +80,7 @@ static void lower_packed(struct kiln__plan *plan, uint32_t group, const void *wo
     const struct kiln__product *product = work;
     const struct kiln__cpu_tiles *tiles = kiln__cpu_panels(product->device, product->n);
     struct kiln__cpu_order walk = {tiles->packed_rows, tiles->packed_vectors, NEAR_PANELS,
-                                   kiln__cpu_lines(product, tiles->packed_rows), false};
+                                   kiln__cpu_copied_rows(product, tiles->packed_rows), false};
     int64_t panels = kiln__div_up(product->n, walk.vectors * tiles->vector), rows, item_panels;
     struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_packed", "matmul_packed");
     struct kiln__matrix packed = pack_panels(plan, group, product, &launch);
@@ -88,7 +90,7 @@ static void lower_packed(struct kiln__plan *plan, uint32_t group, const void *wo
                         product->batch);
     add_packed(&launch, product, &packed);
     KILN__LAUNCH_INDICES(&launch, rows, item_panels);
-    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_add_product_launch(plan, &extras, &launch);
 }
 
 const struct kiln__lowering kiln__matmul_packed = {.lower = lower_packed};
@@ -104,7 +106,7 @@ static bool few_fits(const struct kiln__plan *plan, const void *work)
     const struct kiln__product *product = work;
     (void)plan;
     int64_t lines = FEW_TILES * kiln__cpu_tiles(product->device)->vector;
-    return product->m <= lines && (uint64_t)(lines * kiln__cpu_depth(product->device)) * 4 <=
+    return product->m <= lines && (uint64_t)(lines * kiln__cpu_depth_block(product->device)) * 4 <=
                                       product->device->info.local_memory;
 }
 
@@ -122,8 +124,8 @@ static void lower_few(struct kiln__plan *plan, uint32_t group, const void *work)
     const struct kiln__product *product = work;
     int64_t vector = kiln__cpu_tiles(product->device)->vector,
             vectors = kiln__div_up(product->n, vector);
-    int64_t items = kiln__cpu_units(product->device) * kiln__cpu_share(product->device, FEW_ITEMS) /
-                    product->batch;
+    int64_t items = kiln__cpu_compute_units(product->device) *
+                    kiln__cpu_items_per_unit(product->device, FEW_ITEMS) / product->batch;
     int64_t item_vectors = kiln__div_up(vectors, kiln__least(vectors, kiln__most(1, items)));
     struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_packed", "matmul_few");
     struct kiln__matrix packed = pack_panels(plan, group, product, &launch);
@@ -131,7 +133,7 @@ static void lower_few(struct kiln__plan *plan, uint32_t group, const void *work)
     kiln__product_range(&launch, kiln__div_up(vectors, item_vectors), 1, product->batch);
     add_packed(&launch, product, &packed);
     KILN__LAUNCH_INDICES(&launch, item_vectors);
-    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_add_product_launch(plan, &extras, &launch);
 }
 
 const struct kiln__lowering kiln__matmul_few = {
@@ -175,7 +177,7 @@ static void lower_im2col(struct kiln__plan *plan, uint32_t group, const void *wo
     int64_t tile = wide ? tiles->packed_rows : narrow ? tiles->narrow_rows : tiles->small_rows;
     int64_t columns = vectors * tiles->vector, panels = kiln__div_up(product->n, columns);
     bool deep =
-        product->k > kiln__cpu_depth(product->device) && !plan->fusion.graph.batch_invariant;
+        product->k > kiln__cpu_depth_block(product->device) && !plan->fusion.graph.batch_invariant;
     struct kiln__im2col im2col;
     struct kiln__launch launch = kiln__product_launch(group, "matmul_cpu_im2col", "matmul_im2col");
     kiln__plan_im2col(plan, product, product->copies, &im2col);
@@ -183,12 +185,12 @@ static void lower_im2col(struct kiln__plan *plan, uint32_t group, const void *wo
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DPACK_DEPTH=%d",
              (int)tiles->vector, (int)tile, (int)vectors,
-             (int)(deep ? PATCH_DEPTH : kiln__cpu_depth(product->device)),
-             (int)kiln__cpu_depth(product->device));
+             (int)(deep ? PATCH_DEPTH : kiln__cpu_depth_block(product->device)),
+             (int)kiln__cpu_depth_block(product->device));
     matmul_cpu_pack(plan, group, product, launch.options, &packed, panels);
     set_lines(&launch, tile > POINTED_ROWS ? tile : 0);
-    int64_t items =
-        kiln__cpu_units(product->device) * kiln__cpu_share(product->device, KILN__CPU_ITEMS);
+    int64_t items = kiln__cpu_compute_units(product->device) *
+                    kiln__cpu_items_per_unit(product->device, KILN__CPU_ITEMS);
     int64_t rows = kiln__round_up(kiln__div_up(product->m, items), tile);
     rows = kiln__least(rows, kiln__most(1, PATCH_BYTES / 4 / product->n / tile) * tile);
     struct kiln__extras extras = {.product = product, .vector = tiles->vector};
@@ -200,7 +202,7 @@ static void lower_im2col(struct kiln__plan *plan, uint32_t group, const void *wo
     kiln__launch_offset(&launch, packed.slot, 0, packed.item);
     kiln__launch_offset(&launch, product->c.slot, product->c.offset, product->c.item);
     KILN__LAUNCH_INDICES(&launch, product->c.row, rows, panels);
-    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_add_product_launch(plan, &extras, &launch);
 }
 
 const struct kiln__lowering kiln__matmul_im2col = {.fits = im2col_fit, .lower = lower_im2col};
@@ -237,8 +239,9 @@ static void share_small(const struct kiln__product *product, int64_t panels, int
  * are as deep for all products: that decides in which order they add up. */
 static bool has_room(const struct kiln__product *product, int64_t columns, int64_t rows)
 {
-    int64_t depth = kiln__cpu_depth(product->device), lines = product->a.computed ? rows : 0;
-    return (uint64_t)(columns * depth + lines * kiln__cpu_line(product->device)) * sizeof(float) <=
+    int64_t depth = kiln__cpu_depth_block(product->device), lines = product->a.computed ? rows : 0;
+    return (uint64_t)(columns * depth + lines * kiln__cpu_row_stride(product->device)) *
+               sizeof(float) <=
            product->device->info.local_memory;
 }
 
@@ -251,7 +254,7 @@ static void add_small(struct kiln__plan *plan, uint32_t group, const struct kiln
     snprintf(launch.options, sizeof launch.options,
              "-DVECTOR=%d -DTILE_ROWS=%d -DTILE_VECTORS=%d -DBLOCK_DEPTH=%d -DPANELS=%d -DLINES=%d",
              (int)vector, (int)walk->tile, (int)walk->vectors,
-             (int)kiln__cpu_depth(product->device), (int)walk->panels, (int)walk->lines);
+             (int)kiln__cpu_depth_block(product->device), (int)walk->panels, (int)walk->lines);
     struct kiln__extras extras = {
         .a = &product->a, .b = &product->b, .product = product, .vector = vector};
     kiln__product_range(&launch, kiln__div_up(panels, item_panels), kiln__div_up(product->m, rows),
@@ -262,7 +265,7 @@ static void add_small(struct kiln__plan *plan, uint32_t group, const struct kiln
     kiln__cpu_add_matrix(&launch, &product->b);
     kiln__cpu_add_strides(&launch, &product->c, product->c.row, product->c.batch);
     KILN__LAUNCH_INDICES(&launch, rows, item_panels);
-    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_add_product_launch(plan, &extras, &launch);
 }
 
 static void lower_small(struct kiln__plan *plan, uint32_t group, const void *work)
@@ -277,8 +280,9 @@ static void lower_small(struct kiln__plan *plan, uint32_t group, const void *wor
         tile /= 2;
     int64_t panels = kiln__div_up(product->n, vectors * tiles->vector), rows, item_panels;
     share_small(product, panels, tile,
-                kiln__cpu_units(product->device) * kiln__cpu_share(product->device, 1), &rows,
-                &item_panels);
+                kiln__cpu_compute_units(product->device) *
+                    kiln__cpu_items_per_unit(product->device, 1),
+                &rows, &item_panels);
     struct kiln__cpu_order walk = {tile, vectors, 1, product->a.computed ? tile : 0, true};
     add_small(plan, group, product, &walk, rows, item_panels);
 }
@@ -291,8 +295,8 @@ const struct kiln__lowering kiln__matmul_small = {.suits = small_suits, .lower =
 static int64_t single_panels(const struct kiln__device *device, const struct kiln__cpu_tiles *tiles)
 {
     int64_t room = (int64_t)device->info.local_memory / 2 / 4;
-    return kiln__least(NEAR_PANELS,
-                       room / (tiles->packed_vectors * tiles->vector * kiln__cpu_depth(device)));
+    return kiln__least(NEAR_PANELS, room / (tiles->packed_vectors * tiles->vector *
+                                            kiln__cpu_depth_block(device)));
 }
 
 static bool single_fits(const struct kiln__plan *plan, const void *work)
@@ -318,7 +322,7 @@ static void lower_single(struct kiln__plan *plan, uint32_t group, const void *wo
     const struct kiln__cpu_tiles *tiles = kiln__cpu_panels(product->device, product->n);
     struct kiln__cpu_order walk = {tiles->packed_rows, tiles->packed_vectors,
                                    single_panels(product->device, tiles),
-                                   kiln__cpu_lines(product, tiles->packed_rows), true};
+                                   kiln__cpu_copied_rows(product, tiles->packed_rows), true};
     int64_t panels = kiln__div_up(product->n, walk.vectors * tiles->vector), rows, item_panels;
     kiln__cpu_share_tiles(product, panels, &walk, &rows, &item_panels);
     add_small(plan, group, product, &walk, rows, item_panels);

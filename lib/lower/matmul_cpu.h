@@ -19,14 +19,14 @@ const struct kiln__cpu_tiles *kiln__cpu_panels(const struct kiln__device *device
 
 /* Lines of k that are added up before others: for all products, whatever else is chosen for them,
  * so that this decides the order in which they add up. */
-int64_t kiln__cpu_depth(const struct kiln__device *device);
+int64_t kiln__cpu_depth_block(const struct kiln__device *device);
 
 /* Floats from a copied row of a to the next one. */
-int64_t kiln__cpu_line(const struct kiln__device *device);
+int64_t kiln__cpu_row_stride(const struct kiln__device *device);
 
 /* Compute units, and work-items for each of them. */
-int64_t kiln__cpu_units(const struct kiln__device *device);
-int64_t kiln__cpu_share(const struct kiln__device *device, int64_t usual);
+int64_t kiln__cpu_compute_units(const struct kiln__device *device);
+int64_t kiln__cpu_items_per_unit(const struct kiln__device *device, int64_t usual);
 #define KILN__CPU_ITEMS 2 /* so that a late unit leaves less behind */
 
 /* How an item walks its part: `panels` of b at once, `lines` of a copied at once. */
@@ -40,7 +40,7 @@ void kiln__cpu_share_tiles(const struct kiln__product *product, int64_t panels,
                            const struct kiln__cpu_order *walk, int64_t *rows, int64_t *item_panels);
 
 /* Rows of a that are copied at once. */
-int64_t kiln__cpu_lines(const struct kiln__product *product, int64_t tile);
+int64_t kiln__cpu_copied_rows(const struct kiln__product *product, int64_t tile);
 
 /* Append the memory of three; a matrix's offset and all strides, as most kernels take an operand;
  * its offset, and the two strides that a kernel takes. */

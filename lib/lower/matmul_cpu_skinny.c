@@ -81,8 +81,8 @@ static void sum_splits(struct kiln__plan *plan, uint32_t group, const struct kil
                        const struct kiln__product *given, uint32_t sums, int64_t splits)
 {
     int64_t vector = kiln__cpu_tiles(product->device)->vector;
-    int64_t share =
-        kiln__div_up(product->n, kiln__most(1, kiln__cpu_units(product->device) / product->m));
+    int64_t share = kiln__div_up(
+        product->n, kiln__most(1, kiln__cpu_compute_units(product->device) / product->m));
     int64_t columns = kiln__most(256, kiln__round_up(share, vector));
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_cpu_skinny", "matmul_skinny_sum");
@@ -95,17 +95,18 @@ static void sum_splits(struct kiln__plan *plan, uint32_t group, const struct kil
     kiln__launch_offset(&launch, sums, 0, sizeof(float));
     kiln__cpu_add_strides(&launch, &product->c, product->c.row, product->c.batch);
     KILN__LAUNCH_INDICES(&launch, columns, !is_skinny(given));
-    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_add_product_launch(plan, &extras, &launch);
 }
 
 /* Enough items for all units, none with less than 64 lines of b; or as the others' blocks are. */
 static int64_t choose_depth(const struct kiln__plan *plan, const struct kiln__product *product,
                             int64_t strips)
 {
-    int64_t splits = kiln__div_up(kiln__cpu_units(product->device) * 4, strips * product->batch);
+    int64_t splits =
+        kiln__div_up(kiln__cpu_compute_units(product->device) * 4, strips * product->batch);
     int64_t tuned = product->device->traits->splits;
     splits = tuned ? tuned : kiln__most(1, kiln__least(splits, product->k / 64));
-    return plan->fusion.graph.batch_invariant ? kiln__cpu_depth(product->device)
+    return plan->fusion.graph.batch_invariant ? kiln__cpu_depth_block(product->device)
                                               : kiln__most(1, kiln__div_up(product->k, splits));
 }
 
@@ -137,7 +138,7 @@ static void lower_skinny(struct kiln__plan *plan, uint32_t group, const void *wo
     KILN__LAUNCH_INDICES(&launch, out.batch, columns, depth, is_swapped);
     struct kiln__extras extras = {.a = &product.a, .b = &product.b, .vector = vector};
     extras.product = splits == 1 ? given : NULL;
-    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_add_product_launch(plan, &extras, &launch);
     if (splits > 1)
         sum_splits(plan, group, &product, given, out.slot, splits);
 }
@@ -158,7 +159,8 @@ static bool dots_fits(const struct kiln__plan *plan, const void *work)
 /* Lines for an item: about 4 items per unit, of 16 lines and more. */
 static int64_t share_lines(const struct kiln__product *product, int64_t many, int64_t others)
 {
-    const int64_t items = kiln__cpu_units(product->device) * kiln__cpu_share(product->device, 4);
+    const int64_t items =
+        kiln__cpu_compute_units(product->device) * kiln__cpu_items_per_unit(product->device, 4);
     return kiln__most(16, kiln__round_up(kiln__div_up(many * product->batch * others, items), 8));
 }
 
@@ -184,7 +186,7 @@ static void lower_dots(struct kiln__plan *plan, uint32_t group, const void *work
     kiln__cpu_add_strides(&launch, &product->c, columns ? 1 : product->c.row,
                           columns ? product->c.row : 1);
     KILN__LAUNCH_INDICES(&launch, product->c.batch, item, columns);
-    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_add_product_launch(plan, &extras, &launch);
 }
 
 const struct kiln__lowering kiln__matmul_dots = {.fits = dots_fits, .lower = lower_dots};
@@ -245,7 +247,7 @@ static void lower_blocks(struct kiln__plan *plan, uint32_t group, const void *wo
     kiln__cpu_add_strides(&launch, &product->c, rows ? 1 : product->c.row,
                           rows ? product->c.row : 1);
     KILN__LAUNCH_INDICES(&launch, product->c.batch, item, rows);
-    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_add_product_launch(plan, &extras, &launch);
 }
 
 const struct kiln__lowering kiln__matmul_blocks = {

@@ -38,22 +38,22 @@ const struct kiln__cpu_tiles *kiln__cpu_panels(const struct kiln__device *device
     return best;
 }
 
-int64_t kiln__cpu_depth(const struct kiln__device *device)
+int64_t kiln__cpu_depth_block(const struct kiln__device *device)
 {
     return device->traits->depth ? device->traits->depth : 256;
 }
 
-int64_t kiln__cpu_line(const struct kiln__device *device)
+int64_t kiln__cpu_row_stride(const struct kiln__device *device)
 {
-    return kiln__cpu_depth(device) + 16;
+    return kiln__cpu_depth_block(device) + 16;
 }
 
-int64_t kiln__cpu_share(const struct kiln__device *device, int64_t usual)
+int64_t kiln__cpu_items_per_unit(const struct kiln__device *device, int64_t usual)
 {
     return device->traits->share ? device->traits->share : usual;
 }
 
-int64_t kiln__cpu_units(const struct kiln__device *device)
+int64_t kiln__cpu_compute_units(const struct kiln__device *device)
 {
     return kiln__most(1, device->info.compute_units);
 }
@@ -67,14 +67,14 @@ int64_t kiln__cpu_units(const struct kiln__device *device)
 void kiln__cpu_share_tiles(const struct kiln__product *product, int64_t panels,
                            const struct kiln__cpu_order *walk, int64_t *rows, int64_t *item_panels)
 {
-    const int64_t units = kiln__cpu_units(product->device),
+    const int64_t units = kiln__cpu_compute_units(product->device),
                   tiles = kiln__most(1, kiln__div_up(product->m, walk->tile));
     const int64_t fewest = kiln__div_up(tiles, BLOCK_TILES);
     int64_t least_cost = INT64_MAX;
     *rows = tiles * walk->tile;
     *item_panels = panels;
     for (int64_t blocks = fewest; blocks <= kiln__least(tiles, fewest + units * 2); blocks++) {
-        for (int64_t items = 1; items <= kiln__cpu_share(product->device, KILN__CPU_ITEMS);
+        for (int64_t items = 1; items <= kiln__cpu_items_per_unit(product->device, KILN__CPU_ITEMS);
              items++) {
             int64_t wanted = kiln__div_up(units * items, blocks * product->batch);
             int64_t share = kiln__div_up(panels, kiln__least(panels, wanted));
@@ -95,11 +95,11 @@ void kiln__cpu_share_tiles(const struct kiln__product *product, int64_t panels,
 /* Rows of a that are copied at once: none if they are contiguous; of contiguous columns as many as
  * make whole vectors and, nearly, whole tiles; at least a tile of what has to be made. */
 #define WHOLE_LINES 48
-int64_t kiln__cpu_lines(const struct kiln__product *product, int64_t tile)
+int64_t kiln__cpu_copied_rows(const struct kiln__product *product, int64_t tile)
 {
     const struct kiln__matrix *a = &product->a;
     int64_t room =
-        (int64_t)product->device->info.local_memory / 4 / 4 / kiln__cpu_line(product->device);
+        (int64_t)product->device->info.local_memory / 4 / 4 / kiln__cpu_row_stride(product->device);
     if (a->computed)
         return tile;
     return a->row == 1 && a->column != 1

@@ -156,7 +156,7 @@ static bool tiled_fits(const struct kiln__plan *plan, const void *work)
     return tile_fits(product->device, &tile_table[SMALLEST]);
 }
 
-struct kiln__matrix kiln__product_partial(struct kiln__plan *plan,
+struct kiln__matrix kiln__product_split_k(struct kiln__plan *plan,
                                           const struct kiln__product *product, int64_t splits)
 {
     int64_t size = product->m * product->n;
@@ -190,7 +190,7 @@ void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
     KILN__LAUNCH_INDICES(&launch, product->m, product->n, splits);
     kiln__launch_offset(&launch, sums->slot, sums->offset, sums->item);
     kiln__launch_matrix(&launch, c);
-    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_add_product_launch(plan, &extras, &launch);
 }
 
 /* ---- patches ---- */
@@ -290,7 +290,7 @@ static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
     struct way way = choose_way(plan, product, is_aligned(plan, product, im2col, &product->c));
     const struct tile *tile = way.tile;
     bool sums = way.splits > 1 && !way.reduces_last; /* by another launch */
-    struct kiln__matrix c = sums ? kiln__product_partial(plan, product, way.splits) : product->c;
+    struct kiln__matrix c = sums ? kiln__product_split_k(plan, product, way.splits) : product->c;
     bool aligned = is_aligned(plan, product, im2col, &c);
     struct kiln__launch launch = kiln__product_launch(group, "matmul_gpu", "matmul_gpu");
     snprintf(launch.options, sizeof launch.options,
@@ -326,7 +326,7 @@ static void lower_by_tiles(struct kiln__plan *plan, uint32_t group,
         add_parts(plan, product, &way, &launch);
     if (!sums && ends_costly(plan, group))
         add_option(&launch, "COSTLY", 1);
-    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_add_product_launch(plan, &extras, &launch);
     if (sums)
         kiln__plan_product_sums(plan, group, product, &c, way.splits);
 }

@@ -107,7 +107,7 @@ static void lower_rows(struct kiln__plan *plan, uint32_t group, const void *work
     int64_t depth =
         splits == 1 ? product->k : kiln__div_up(kiln__div_up(product->k, splits), 4) * 4;
     splits = kiln__div_up(product->k, depth);
-    struct kiln__matrix c = splits > 1 ? kiln__product_partial(plan, product, splits) : product->c;
+    struct kiln__matrix c = splits > 1 ? kiln__product_split_k(plan, product, splits) : product->c;
     bool aligned = !plan->options.shared && kiln__matrix_by_fours(&product->a) &&
                    kiln__matrix_by_fours(&product->b) && product->k % 4 == 0 &&
                    (along || sides.many_count % 4 == 0);
@@ -135,7 +135,7 @@ static void lower_rows(struct kiln__plan *plan, uint32_t group, const void *work
     KILN__LAUNCH_INDICES(&launch, sides.few_are_columns ? 1 : c.row,
                          sides.few_are_columns ? c.row : 1, c.batch, depth, splits,
                          product->m * product->n, sides.few_are_columns);
-    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_add_product_launch(plan, &extras, &launch);
     if (splits > 1)
         kiln__plan_product_sums(plan, group, product, &c, splits);
 }

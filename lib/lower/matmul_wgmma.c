@@ -378,7 +378,7 @@ static struct kiln__matrix matmul_wgmma_pack(struct kiln__plan *plan, uint32_t g
     KILN__LAUNCH_INDICES(&launch, lines, product->k, lead);
     kiln__launch_offset(&launch, operand->slot, operand->offset, operand->item);
     KILN__LAUNCH_INDICES(&launch, row, column, operand->batch);
-    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_add_product_launch(plan, &extras, &launch);
     kiln__plan_prepack(plan, packed.slot, operand->operand);
     return packed;
 }
@@ -449,7 +449,7 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
         kiln__launch_matrix(&launch, c);
     }
     struct kiln__extras extras = {NULL, NULL, way.splits > 1 ? NULL : product, 4, aligned};
-    kiln__plan_product(plan, &extras, &launch);
+    kiln__plan_add_product_launch(plan, &extras, &launch);
 }
 
 static void matmul_wgmma_lower(struct kiln__plan *plan, const struct engine *engine, uint32_t group,
@@ -467,7 +467,7 @@ static void matmul_wgmma_lower(struct kiln__plan *plan, const struct engine *eng
     if (added.c.slot == KILN__NO_SLOT)
         added.c.slot = kiln__plan_scratch(plan, (size_t)(product->batch * product->m * product->n) *
                                                     sizeof(float));
-    struct kiln__matrix sums = kiln__product_partial(plan, product, way.splits);
+    struct kiln__matrix sums = kiln__product_split_k(plan, product, way.splits);
     sums.batch = product->m * product->n; /* from split to split */
     add_product(plan, group, &prepared, way, &sums);
     sums.batch *= way.splits;

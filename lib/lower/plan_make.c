@@ -210,7 +210,7 @@ static bool lower_fusion(struct kiln__plan_builder *builder)
         return false;
     kiln__plan_find_frozen(builder);
     if (!kiln__plan_find_absorbed(builder) || !make_steps(builder) ||
-        !kiln__plan_count_bytes(plan) || !kiln__plan_settle_prepacked(plan))
+        !kiln__plan_count_bytes(plan) || !kiln__plan_choose_prepacked(plan))
         return false;
     const struct kiln__traits *traits = plan->options.device->traits;
     if (plan->options.one_launch && traits->one_launch && traits->chunked)

@@ -18,8 +18,8 @@
 
 #define NEVER UINT32_MAX
 
-/* A slot's life, in places of groups that have launches: 1 for the first that runs. */
-struct life {
+/* A slot's lifetime, in places of groups that have launches: 1 for the first that runs. */
+struct lifetime {
     uint32_t first, last;
     uint32_t next; /* first that names it behind the peak; or NEVER */
     bool at_peak;  /* named there */
@@ -31,7 +31,7 @@ struct choosing {
     struct kiln__choice *choices;
     uint32_t *place;   /* per step */
     uint32_t *running; /* per group: its place; 0: it has none */
-    struct life *lives;
+    struct lifetime *lifetimes;
     uint32_t *seen; /* per node: in the pricing of this number */
     uint32_t pricing;
     uint32_t peak; /* a place */
@@ -43,9 +43,9 @@ static const struct kiln__node *node_at(const struct choosing *choosing, uint32_
     return &choosing->plan->fusion.graph.nodes.items[index];
 }
 
-static const struct life *life_of(const struct choosing *choosing, uint32_t node)
+static const struct lifetime *lifetime_of(const struct choosing *choosing, uint32_t node)
 {
-    return &choosing->lives[choosing->plan->slot_of[node]];
+    return &choosing->lifetimes[choosing->plan->slot_of[node]];
 }
 
 /* ---- what runs when ---- */
@@ -93,7 +93,7 @@ static void find_asked(struct choosing *choosing)
     for (size_t i = 0; i < graph->requests.count; i++) {
         uint32_t node = graph->requests.items[i].node, slot = plan->slot_of[node];
         if (slot != KILN__NO_SLOT && plan->slots.items[slot].node == node)
-            choosing->lives[slot].is_asked = true;
+            choosing->lifetimes[slot].is_asked = true;
     }
 }
 
@@ -101,18 +101,18 @@ static void find_lives(struct choosing *choosing)
 {
     const struct kiln__plan *plan = choosing->plan;
     for (size_t i = 0; i < plan->slots.count; i++)
-        choosing->lives[i] = (struct life){.first = NEVER, .next = NEVER};
+        choosing->lifetimes[i] = (struct lifetime){.first = NEVER, .next = NEVER};
     find_asked(choosing);
     for (size_t i = 0; i < plan->steps.count; i++) {
         struct kiln__named named = {0};
         const uint32_t now = choosing->place[i];
         while (kiln__plan_next_named(plan, &plan->steps.items[i], &named)) {
-            struct life *life = &choosing->lives[named.slot];
-            life->first = life->first == NEVER ? now : life->first;
-            life->last = now;
-            life->at_peak = life->at_peak || now == choosing->peak;
-            if (now > choosing->peak && life->next == NEVER)
-                life->next = now;
+            struct lifetime *lifetime = &choosing->lifetimes[named.slot];
+            lifetime->first = lifetime->first == NEVER ? now : lifetime->first;
+            lifetime->last = now;
+            lifetime->at_peak = lifetime->at_peak || now == choosing->peak;
+            if (now > choosing->peak && lifetime->next == NEVER)
+                lifetime->next = now;
         }
     }
 }
@@ -127,7 +127,7 @@ static void find_late(struct choosing *choosing)
         choosing->choices[i].held =
             fusion->stored[i] && slot != KILN__NO_SLOT &&
             (choosing->plan->slots.items[slot].storage == KILN__STORAGE_INPUT ||
-             choosing->lives[slot].first != NEVER);
+             choosing->lifetimes[slot].first != NEVER);
         if (group == KILN__NO_GROUP || choosing->running[group] <= choosing->peak)
             continue;
         first[group] = first[group] ? first[group] : i + 1;
@@ -164,11 +164,11 @@ static bool is_alive(const struct choosing *choosing, uint32_t index, uint32_t p
 {
     const struct kiln__plan *plan = choosing->plan;
     const struct kiln__slot *slot = &plan->slots.items[plan->slot_of[index]];
-    const struct life *life = life_of(choosing, index);
+    const struct lifetime *lifetime = lifetime_of(choosing, index);
     if (slot->storage != KILN__STORAGE_ARENA)
         return true;
-    return choosing->choices[index].chosen ? life->next <= place
-                                           : life->first <= place && place <= life->last;
+    return choosing->choices[index].chosen ? lifetime->next <= place
+                                           : lifetime->first <= place && place <= lifetime->last;
 }
 
 /* Add the work of computing `index` at that place, with all that is not there then. */
@@ -198,12 +198,12 @@ static bool price(struct choosing *choosing, uint32_t index, uint32_t place, dou
 static bool is_candidate(const struct choosing *choosing, uint32_t index)
 {
     const struct kiln__plan *plan = choosing->plan;
-    const struct life *life = life_of(choosing, index);
+    const struct lifetime *lifetime = lifetime_of(choosing, index);
     return choosing->choices[index].held && !choosing->choices[index].chosen &&
            is_in_arena(&plan->slots.items[plan->slot_of[index]]) &&
            plan->slots.items[plan->slot_of[index]].node == index &&
-           plan->fusion.donated_to[index] == KILN__NO_DONATION && !life->is_asked &&
-           life->first < choosing->peak && life->next != NEVER && !life->at_peak &&
+           plan->fusion.donated_to[index] == KILN__NO_DONATION && !lifetime->is_asked &&
+           lifetime->first < choosing->peak && lifetime->next != NEVER && !lifetime->at_peak &&
            may_repeat(node_at(choosing, index));
 }
 
@@ -217,11 +217,11 @@ static uint32_t find_best(struct choosing *choosing)
         if (!choosing->choices[i].held || !is_candidate(choosing, i))
             continue;
         choosing->pricing++;
-        if (!price(choosing, i, life_of(choosing, i)->next, &work))
+        if (!price(choosing, i, lifetime_of(choosing, i)->next, &work))
             continue;
         work /= (double)kiln__node_bytes(node_at(choosing, i));
         if (best == NEVER || work < least ||
-            (work == least && life_of(choosing, i)->next > life_of(choosing, best)->next)) {
+            (work == least && lifetime_of(choosing, i)->next > lifetime_of(choosing, best)->next)) {
             best = i;
             least = work;
         }
@@ -269,7 +269,7 @@ static bool choose_all(struct choosing *choosing, uint64_t bytes)
             return false;
         choosing->alive -= kiln__node_bytes(node_at(choosing, best));
         choosing->pricing++;
-        rematerialise_choose(choosing, best, life_of(choosing, best)->next);
+        rematerialise_choose(choosing, best, lifetime_of(choosing, best)->next);
     }
     return true;
 }
@@ -282,9 +282,9 @@ bool kiln__plan_choose_rematerialised(const struct kiln__plan *plan, uint64_t by
     choosing.choices = calloc(nodes, sizeof *choosing.choices);
     choosing.place = calloc(plan->steps.count + 1, sizeof *choosing.place);
     choosing.running = calloc(groups, sizeof *choosing.running);
-    choosing.lives = calloc(plan->slots.count + 1, sizeof *choosing.lives);
+    choosing.lifetimes = calloc(plan->slots.count + 1, sizeof *choosing.lifetimes);
     choosing.seen = calloc(nodes + groups, sizeof *choosing.seen);
-    bool done = choosing.choices && choosing.place && choosing.running && choosing.lives &&
+    bool done = choosing.choices && choosing.place && choosing.running && choosing.lifetimes &&
                 choosing.seen,
          chosen = false;
     if (done) {
@@ -298,7 +298,7 @@ bool kiln__plan_choose_rematerialised(const struct kiln__plan *plan, uint64_t by
     }
     free(choosing.place);
     free(choosing.running);
-    free(choosing.lives);
+    free(choosing.lifetimes);
     free(choosing.seen);
     if (!chosen)
         free(choosing.choices);

@@ -281,8 +281,8 @@ static kiln_tensor as_pairs(const struct call *call, kiln_tensor x, size_t pairs
 }
 
 /* The other one of each pair, and what stands before its sine: -1 for the first. */
-static kiln_tensor others(const struct call *call, kiln_tensor pairs, uint32_t axis,
-                          kiln_tensor *sign)
+static kiln_tensor rotated_partners(const struct call *call, kiln_tensor pairs, uint32_t axis,
+                                    kiln_tensor *sign)
 {
     kiln_batch *batch = call->batch;
     const struct kiln__shape shape = kiln__batch_node(batch, pairs, call->name, "x")->shape;
@@ -317,7 +317,8 @@ kiln_tensor kiln_rotary(kiln_batch *batch, kiln_tensor x, kiln_tensor cosine, ki
     if (batch->error.status)
         return kiln__none;
     const struct kiln__node *node = kiln__batch_node(batch, own, __func__, "x");
-    kiln_tensor other = others(&call, own, node->shape.rank - (interleaved ? 1 : 2), &sign);
+    kiln_tensor other =
+        rotated_partners(&call, own, node->shape.rank - (interleaved ? 1 : 2), &sign);
     kiln_tensor y = kiln_add(batch, kiln_mul(batch, own, cosine),
                              kiln_mul(batch, other, kiln_mul(batch, sine, sign)));
     y = kiln_reshape(batch, y, turned.rank, turned.dims);

@@ -86,7 +86,7 @@ static void find_phases(struct transposed *t, uint32_t i)
 /* ---- x ---- */
 
 /* Zeros between the elements. */
-static kiln_tensor stretch(const struct transposed *t, kiln_tensor x)
+static kiln_tensor insert_zeros(const struct transposed *t, kiln_tensor x)
 {
     const struct kiln__sliding *call = t->call;
     struct kiln__shape shape = kiln__sliding_shape(call, x);
@@ -269,7 +269,7 @@ static kiln_tensor transpose_groups(const struct transposed *given, kiln_tensor 
     if (call.batch->error.status)
         return kiln__none;
     size_t each = kiln__sliding_shape(&call, w).dims[n];
-    x = stretch(&t, x);
+    x = insert_zeros(&t, x);
     if (!call.batch->error.status)
         x = transposed_fit(&t, x);
     w = call.batch->error.status ? kiln__none : phase_weights(&t, w, each);

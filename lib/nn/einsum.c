@@ -87,7 +87,7 @@ static bool expand(struct call *call, struct term *term, size_t dots)
     return true;
 }
 
-static bool has(const struct term *term, char name)
+static bool term_has(const struct term *term, char name)
 {
     return memchr(term->names, name, term->count) != NULL;
 }
@@ -126,8 +126,8 @@ static bool read_operand(struct call *call, const char **text, kiln_tensor tenso
 
 /* Without an arrow: what an ellipsis is for, and the letters that stand in one place alone, in the
  * order of the alphabet. */
-static bool imply(struct call *call, const struct named *operands, size_t n, size_t dots,
-                  struct term *result)
+static bool infer_output(struct call *call, const struct named *operands, size_t n, size_t dots,
+                         struct term *result)
 {
     *result = (struct term){0};
     for (size_t i = 0; i < dots; i++)
@@ -149,7 +149,7 @@ static bool read_result(struct call *call, const char *text, const struct named 
                         size_t dots, struct term *result)
 {
     if (!*text)
-        return imply(call, operands, n, dots, result);
+        return infer_output(call, operands, n, dots, result);
     text += 2;
     if (!read_term(call, &text, result) ||
         (*text && einsum_fail(call, "goes on behind its result")) || *text ||
@@ -167,7 +167,7 @@ static bool read_result(struct call *call, const char *text, const struct named 
 /* ---- one operand ---- */
 
 /* Its dimensions in this order of names, all of which it has. */
-static void arrange(struct call *call, struct named *x, const char *names, unsigned count)
+static void permute_to(struct call *call, struct named *x, const char *names, unsigned count)
 {
     size_t order[KILN_MAX_RANK], dims[KILN_MAX_RANK] = {0};
     bool moves = false;
@@ -246,7 +246,8 @@ static unsigned einsum_choose(const struct named *x, const struct named *y, bool
 {
     unsigned count = 0;
     for (unsigned d = 0; d < x->term.count; d++)
-        if (has(&y->term, x->term.names[d]) == in && keep[(unsigned char)x->term.names[d]] == kept)
+        if (term_has(&y->term, x->term.names[d]) == in &&
+            keep[(unsigned char)x->term.names[d]] == kept)
             names[count++] = x->term.names[d];
     return count;
 }
@@ -257,7 +258,7 @@ static void einsum_repeat(struct call *call, struct named *x, const struct named
     bool grows = false;
     for (unsigned d = 0; d < x->term.count; d++) {
         const size_t extent = call->extent[(unsigned char)x->term.names[d]];
-        if (has(&y->term, x->term.names[d]) && x->dims[d] != extent)
+        if (term_has(&y->term, x->term.names[d]) && x->dims[d] != extent)
             grows = true, x->dims[d] = extent;
     }
     if (grows)
@@ -280,7 +281,7 @@ static bool multiply_elements(struct call *call, struct named *x, struct named *
 {
     *made = *x;
     for (unsigned d = 0; d < y->term.count; d++) {
-        if (has(&x->term, y->term.names[d]))
+        if (term_has(&x->term, y->term.names[d]))
             continue;
         if (made->term.count == KILN_MAX_RANK)
             return einsum_fail(call, "makes a product of more than 8 dimensions on its way");
@@ -291,12 +292,12 @@ static bool multiply_elements(struct call *call, struct named *x, struct named *
     char own[KILN_MAX_RANK];
     unsigned count = 0;
     for (unsigned d = 0; d < made->term.count; d++) {
-        const bool there = has(&y->term, made->term.names[d]);
+        const bool there = term_has(&y->term, made->term.names[d]);
         dims[d] = there ? made->dims[d] : 1;
         if (there)
             own[count++] = made->term.names[d];
     }
-    arrange(call, y, own, count);
+    permute_to(call, y, own, count);
     kiln_tensor right = kiln_reshape(call->batch, y->tensor, made->term.count, dims);
     for (unsigned d = 0; d < made->term.count; d++)
         dims[d] = d < x->term.count ? x->dims[d] : 1;
@@ -320,10 +321,10 @@ static bool multiply_matrices(struct call *call, struct named *x, struct named *
     memcpy(order, both, b);
     memcpy(order + b, left, l);
     memcpy(order + b + l, sums, s);
-    arrange(call, x, order, b + l + s);
+    permute_to(call, x, order, b + l + s);
     memcpy(order + b, sums, s);
     memcpy(order + b + s, right, r);
-    arrange(call, y, order, b + s + r);
+    permute_to(call, y, order, b + s + r);
     const size_t batches = product_of(x, both, b), m = product_of(x, left, l);
     const size_t k = product_of(x, sums, s), n = product_of(y, right, r);
     kiln_tensor p =
@@ -393,7 +394,7 @@ static kiln_tensor einsum_combine(struct call *call, struct named *operands, siz
     }
     if (call->batch->error.status)
         return kiln__none;
-    arrange(call, &made, result->names, result->count);
+    permute_to(call, &made, result->names, result->count);
     return made.tensor;
 }
 

@@ -71,8 +71,8 @@ static kiln_type wider(kiln_type a, kiln_type b)
 }
 
 /* Whole numbers go with tensors but bools, a test's only where that holds them; others are f32. */
-static kiln_type meeting(const expression *e, enum kiln__types types, unsigned count,
-                         const value *operands)
+static kiln_type common_type(const expression *e, enum kiln__types types, unsigned count,
+                             const value *operands)
 {
     kiln_type tensors = (kiln_type)0, type;
     bool truths = true;
@@ -97,7 +97,7 @@ static kiln_type meeting(const expression *e, enum kiln__types types, unsigned c
 }
 
 /* Its tensor in this type; {0} with the error recorded. */
-static kiln_tensor met(expression *e, value a, kiln_type type)
+static kiln_tensor convert_to(expression *e, value a, kiln_type type)
 {
     const struct kiln__phrase place = place_of(e, kiln_type_name(type));
     if (a.is_number)
@@ -115,7 +115,7 @@ static bool as_truth(expression *e, kiln_tensor mask, value *result)
 
 kiln_tensor kiln__value_tensor(expression *e, value a)
 {
-    return a.is_number ? met(e, a, computed(e, a)) : a.tensor;
+    return a.is_number ? convert_to(e, a, computed(e, a)) : a.tensor;
 }
 
 /* ---- rows ---- */
@@ -130,8 +130,8 @@ static kiln_type operand_type(const expression *e, enum kiln__elementwise op, co
                        op == KILN__OP_trunc || op == KILN__OP_pow; /* of integers, too */
     if (!exact && (types == KILN__FLOATING || types == KILN__FLOATING_TEST))
         return KILN_F32;
-    return types == KILN__SELECTION ? meeting(e, types, count - 1, operands + 1)
-                                    : meeting(e, types, count, operands);
+    return types == KILN__SELECTION ? common_type(e, types, count - 1, operands + 1)
+                                    : common_type(e, types, count, operands);
 }
 
 static bool apply(expression *e, enum kiln__elementwise op, const value *operands, value *result)
@@ -149,7 +149,7 @@ static bool apply(expression *e, enum kiln__elementwise op, const value *operand
     for (unsigned i = 0; i < row->arity; i++) {
         const bool mask = row->types == KILN__SELECTION && !i;
         if (!mask)
-            tensors[i] = met(e, operands[i], type);
+            tensors[i] = convert_to(e, operands[i], type);
         else if (operands[0].is_number)
             tensors[i] = kiln__batch_number(e->batch, KILN_U8, operands[0].number != 0, place.text);
         else
@@ -230,7 +230,7 @@ static bool power(expression *e, value a, value b, value *result)
         return apply_1(e, KILN__OP_reciprocal, a, result);
     if (b.number >= 1 && b.number <= 16 && b.number == trunc(b.number)) {
         if (!b.is_whole && is_integer(e, a))
-            a = (value){.tensor = met(e, a, KILN_F32)};
+            a = (value){.tensor = convert_to(e, a, KILN_F32)};
         return !e->batch->error.status && product(e, a, (unsigned)b.number, result);
     }
     return apply_2(e, KILN__OP_pow, a, b, result);
@@ -240,7 +240,7 @@ static bool power(expression *e, value a, value b, value *result)
 static bool divide(expression *e, value a, value b, value *result)
 {
     if (is_integer(e, a) && is_integer(e, b)) {
-        a = (value){.tensor = met(e, a, KILN_F32)};
+        a = (value){.tensor = convert_to(e, a, KILN_F32)};
         if (e->batch->error.status)
             return false;
     }
@@ -264,7 +264,7 @@ static bool divide_down(expression *e, value a, value b, value *result)
     if (whole) {
         if (!apply_2(e, KILN__OP_div, a, b, result) || computed(e, *result) == KILN_U8)
             return !e->batch->error.status;
-        below = (value){.tensor = met(e, below, computed(e, *result))};
+        below = (value){.tensor = convert_to(e, below, computed(e, *result))};
         return !e->batch->error.status && apply_2(e, KILN__OP_sub, *result, below, result);
     }
     /* Not a / b, which may be rounded up to a whole number that a does not reach. */

@@ -32,7 +32,7 @@ static size_t next_radix(size_t left)
     return 0;
 }
 
-bool kiln__fft_takes(size_t length)
+bool kiln__fft_supports(size_t length)
 {
     while (length > 1) {
         const size_t radix = next_radix(length);

@@ -33,11 +33,11 @@ struct kiln__fft_pass {
 };
 
 /* Whether a length has no factor that is too large. */
-bool kiln__fft_takes(size_t length);
+bool kiln__fft_supports(size_t length);
 
 /* Of any length; longer ones than the most are TOO_LARGE. */
-kiln_tensor kiln__fft_any(kiln_batch *batch, const char *name, const struct kiln__fft *fft,
-                          kiln_tensor x, uint32_t axis);
+kiln_tensor kiln__fft_any_length(kiln_batch *batch, const char *name, const struct kiln__fft *fft,
+                                 kiln_tensor x, uint32_t axis);
 
 /* [.., 2], f32: what numbers are turned by between passes; every transform of this length takes
  * it. And a transform of a length without large factors, of x [signals, x_extent, inner, x_parts].

@@ -64,8 +64,8 @@ static kiln_tensor angle_between(kiln_batch *batch, const char *call, kiln_tenso
 }
 
 /* sin(t * angle) / sin(angle), or t where there is no arc. */
-static kiln_tensor share(kiln_batch *batch, const char *call, kiln_tensor t, kiln_tensor angle,
-                         kiln_tensor is_arc)
+static kiln_tensor slerp_weight(kiln_batch *batch, const char *call, kiln_tensor t,
+                                kiln_tensor angle, kiln_tensor is_arc)
 {
     kiln_tensor part = OP(div, OP(sin, OP(mul, t, angle)), OP(sin, angle));
     return OP(where, is_arc, part, t);
@@ -89,7 +89,7 @@ kiln_tensor kiln_slerp(kiln_batch *batch, kiln_tensor a, kiln_tensor b, kiln_ten
     if (batch->error.status)
         return kiln__none;
     kiln_tensor is_arc, angle = angle_between(batch, call, a, b, &is_arc);
-    kiln_tensor of_a = share(batch, call, OP(sub, K(1), weight), angle, is_arc);
-    kiln_tensor of_b = share(batch, call, weight, angle, is_arc);
+    kiln_tensor of_a = slerp_weight(batch, call, OP(sub, K(1), weight), angle, is_arc);
+    kiln_tensor of_b = slerp_weight(batch, call, weight, angle, is_arc);
     return OP(fma, of_a, a, OP(mul, of_b, b));
 }

@@ -260,9 +260,9 @@ static uint32_t find_dimension(const struct call *call, struct kiln__shape *shap
 {
     uint32_t at = 0;
     *shape = call->shape;
-    while (kiln__ends_rows(shape, call->mask) && !(call->mask >> at & 1))
+    while (kiln__axes_are_innermost(shape, call->mask) && !(call->mask >> at & 1))
         at++;
-    if (kiln__ends_rows(shape, call->mask)) {
+    if (kiln__axes_are_innermost(shape, call->mask)) {
         shape->rank = at + 1;
         shape->dims[at] = call->count;
         return at;

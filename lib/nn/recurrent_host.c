@@ -36,7 +36,7 @@ static double as_stored(const struct host *host, double x)
 }
 
 /* Where rows of a gate are. */
-static size_t place(const struct host *host, unsigned gate)
+static size_t gate_row(const struct host *host, unsigned gate)
 {
     return ((unsigned)host->scalars[KILN__LAYER_ORDER] >> 4 * gate) & 0xf;
 }
@@ -50,14 +50,16 @@ static double recur(const struct host *host, unsigned gate, size_t j, const doub
     double sum = 0;
     for (size_t k = 0; k < host->hidden; k++)
         sum = as_stored(
-            host, sum + state[k] * r[(k * host->gates + place(host, gate)) * host->vector + lane]);
+            host,
+            sum + state[k] * r[(k * host->gates + gate_row(host, gate)) * host->vector + lane]);
     return sum;
 }
 
 static double of_x(const struct host *host, size_t t, unsigned gate, size_t j)
 {
     const size_t row = (t * host->sequences + host->b) * host->directions + host->d;
-    return host->operand[KILN__LAYER_X][(row * host->gates + place(host, gate)) * host->width + j];
+    return host
+        ->operand[KILN__LAYER_X][(row * host->gates + gate_row(host, gate)) * host->width + j];
 }
 
 static double sum(const struct host *host, size_t t, unsigned gate, size_t j)

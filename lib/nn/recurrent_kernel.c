@@ -74,7 +74,7 @@ static bool knows_functions(struct kiln__layer *layer)
     return true;
 }
 
-static bool suits(struct kiln__layer *layer)
+static bool fits_kernel(struct kiln__layer *layer)
 {
     const struct kiln__record_limits *limits = &layer->batch->limits;
     const size_t state = layer->hidden * layer->hidden;
@@ -97,7 +97,7 @@ static size_t choose_sequences(const struct kiln__layer *layer)
 /* ---- operands in the kernel's form ---- */
 
 /* Dimension `axis` up to `width`. */
-static kiln_tensor widened(const struct call *call, kiln_tensor x, size_t rank, size_t axis)
+static kiln_tensor pad_axis(const struct call *call, kiln_tensor x, size_t rank, size_t axis)
 {
     const struct kiln__layer *layer = call->layer;
     size_t low[KILN_MAX_RANK] = {0}, high[KILN_MAX_RANK] = {0};
@@ -113,7 +113,7 @@ static kiln_tensor products(const struct call *call)
     const kiln_recurrent *given = layer->given;
     const size_t d = layer->directions, g = layer->gates, rows = d * g * call->width;
     const size_t split[] = {d, g, layer->hidden, layer->inputs}, joined[] = {rows, layer->inputs};
-    kiln_tensor w = widened(call, OP(reshape, given->w, 4, split), 4, 2);
+    kiln_tensor w = pad_axis(call, OP(reshape, given->w, 4, split), 4, 2);
     kiln_tensor x = OP(matmul_transposed, given->x, 0, OP(reshape, w, 2, joined), 1);
     if (!given->bias.id)
         return x;
@@ -127,7 +127,7 @@ static kiln_tensor products(const struct call *call)
         of_h = OP(where, OP(less, number, OP(constant, KILN_I32, KILN__GRU_HIDDEN)), of_h,
                   OP(constant, KILN_F32, 0));
     }
-    kiln_tensor bias = widened(call, OP(reshape, OP(add, of_x, of_h), 4, one), 4, 3);
+    kiln_tensor bias = pad_axis(call, OP(reshape, OP(add, of_x, of_h), 4, one), 4, 3);
     return OP(add, x, OP(reshape, bias, 1, &rows));
 }
 
@@ -138,7 +138,7 @@ static kiln_tensor packed(const struct call *call)
     const size_t d = layer->directions, g = layer->gates, h = layer->hidden;
     const size_t split[] = {d, g, h, h}, tiles = call->width / call->vector;
     const size_t tiled[] = {d, g, tiles, call->vector, h};
-    kiln_tensor r = widened(call, OP(reshape, layer->given->r, 4, split), 4, 2);
+    kiln_tensor r = pad_axis(call, OP(reshape, layer->given->r, 4, split), 4, 2);
     return OP(transpose, OP(reshape, r, 5, tiled), (const size_t[]){0, 2, 4, 1, 3});
 }
 
@@ -147,7 +147,7 @@ static kiln_tensor late_bias(const struct call *call)
 {
     const struct kiln__layer *layer = call->layer;
     const size_t from = (3 + KILN__GRU_HIDDEN) * layer->hidden;
-    return widened(
+    return pad_axis(
         call, kiln__record_part(layer->batch, layer->given->bias, 1, from, layer->hidden), 2, 1);
 }
 
@@ -156,7 +156,7 @@ static kiln_tensor peepholes(const struct call *call)
 {
     const struct kiln__layer *layer = call->layer;
     const size_t split[] = {layer->directions, 3, layer->hidden};
-    return widened(call, OP(reshape, layer->given->peephole, 3, split), 3, 2);
+    return pad_axis(call, OP(reshape, layer->given->peephole, 3, split), 3, 2);
 }
 
 static kiln_tensor lengths(const struct kiln__layer *layer)
@@ -202,9 +202,9 @@ static void add_inputs(struct call *call)
     add_input(call, KILN__LAYER_X, NULL, products(call));
     add_input(call, KILN__LAYER_R, NULL, packed(call));
     if (given->h.id)
-        add_input(call, KILN__LAYER_BEFORE, "before", widened(call, given->h, 3, 2));
+        add_input(call, KILN__LAYER_BEFORE, "before", pad_axis(call, given->h, 3, 2));
     if (given->c.id && layer->gates == 4)
-        add_input(call, KILN__LAYER_CELLS, "cells", widened(call, given->c, 3, 2));
+        add_input(call, KILN__LAYER_CELLS, "cells", pad_axis(call, given->c, 3, 2));
     if (given->bias.id && layer->gates == 3 && given->linear_before_reset)
         add_input(call, KILN__LAYER_BIAS, "bias", late_bias(call));
     if (given->peephole.id && layer->gates == 4)
@@ -407,7 +407,7 @@ static void record_call(struct call *call, struct kiln__layer_results *results)
 bool kiln__layer_in_kernel(struct kiln__layer *layer, struct kiln__layer_results *results)
 {
     struct call call;
-    if (!suits(layer))
+    if (!fits_kernel(layer))
         return false;
     memset(&call, 0, sizeof call); /* calls are compared as bytes */
     call.layer = layer;

@@ -218,7 +218,7 @@ static kiln_tensor signal_fast(const struct transform *t, kiln_tensor x, uint32_
                                   .inverse = back,
                                   .x_doubled = t->kind == KILN_DFT_REAL,
                                   .scale = back ? 1 / (double)t->length : 1};
-    return kiln__fft_any(t->batch, t->name, &fft, x, at);
+    return kiln__fft_any_length(t->batch, t->name, &fft, x, at);
 }
 
 /* ---- the calls ---- */
@@ -236,7 +236,7 @@ kiln_tensor kiln_dft(kiln_batch *batch, kiln_tensor x, int axis, size_t length, 
                    "%s: axis %d has the parts of complex numbers", __func__, axis);
     if (batch->error.status || !read_sizes(&t, shape.dims[at]))
         return kiln__none;
-    if (t.length > (kiln__fft_takes(t.length) ? MOST_PRODUCT : MOST_PRODUCT_PRIME))
+    if (t.length > (kiln__fft_supports(t.length) ? MOST_PRODUCT : MOST_PRODUCT_PRIME))
         return signal_fast(&t, x, at);
     x = signal_turn(&t, x, at, false);
     x = signal_apply(&t, signal_fit(&t, x, shape.rank - 2, true), kiln__none);

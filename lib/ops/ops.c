@@ -195,9 +195,9 @@ double kiln__elementwise_value(enum kiln__elementwise op, kiln_type type, const 
     if (kiln__type_row(type)->floating)
         return row->host(operands[0], operands[1], operands[2], false);
     for (unsigned k = 0; k < row->arity; k++)
-        whole[k] = kiln__value_whole(kiln__types_operand(row->types, k, type), operands[k]);
-    return kiln__value_of_whole(kiln__types_result(row->types, type),
-                                wholes[op](whole[0], whole[1], whole[2], type));
+        whole[k] = kiln__value_integer(kiln__types_operand(row->types, k, type), operands[k]);
+    return kiln__value_of_integer(kiln__types_result(row->types, type),
+                                  wholes[op](whole[0], whole[1], whole[2], type));
 }
 
 /* Integers are whole as they are. */
@@ -265,7 +265,7 @@ double kiln__identity_value(enum kiln__identity identity, kiln_type type)
     const struct kiln__type_row *row = kiln__type_row(type);
     const double ends[] = {0, 1, -INFINITY, INFINITY};
     const int64_t whole_ends[] = {0, 1, row->least_whole, row->most_whole};
-    return row->floating ? ends[identity] : kiln__value_of_whole(type, whole_ends[identity]);
+    return row->floating ? ends[identity] : kiln__value_of_integer(type, whole_ends[identity]);
 }
 
 double kiln__reduce_combine(enum kiln__reduction op, kiln_type type, double a, double b)
@@ -274,9 +274,9 @@ double kiln__reduce_combine(enum kiln__reduction op, kiln_type type, double a, d
     if (kiln__type_row(type)->floating)
         return row->host_combine(a, b);
     kiln_type sums = kiln__reduce_accumulator(row, type);
-    int64_t whole = whole_combines[op](kiln__value_whole(row->indexed ? type : sums, a),
-                                       kiln__value_whole(type, b));
-    return row->indexed ? (double)whole : kiln__value_of_whole(sums, whole);
+    int64_t whole = whole_combines[op](kiln__value_integer(row->indexed ? type : sums, a),
+                                       kiln__value_integer(type, b));
+    return row->indexed ? (double)whole : kiln__value_of_integer(sums, whole);
 }
 
 double kiln__reduce_finish(enum kiln__reduction op, kiln_type type, double a, double n)

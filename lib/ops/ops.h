@@ -87,8 +87,8 @@ void kiln__values_load(kiln_type type, const void *data, size_t count, double *v
 void kiln__value_store(kiln_type type, double value, void *place);
 
 /* Of an integer type. What `whole` has beyond the type's bits is dropped. */
-int64_t kiln__value_whole(kiln_type type, double value);
-double kiln__value_of_whole(kiln_type type, int64_t whole);
+int64_t kiln__value_integer(kiln_type type, double value);
+double kiln__value_of_integer(kiln_type type, int64_t whole);
 
 /* The nearest double, and the value that kiln_cast() makes of a number. */
 double kiln__value_number(kiln_type type, double value);

@@ -160,7 +160,7 @@ double kiln__type_round(kiln_type type, double value)
                                  : (double)to_integer(type, value);
 }
 
-int64_t kiln__value_whole(kiln_type type, double value)
+int64_t kiln__value_integer(kiln_type type, double value)
 {
     int64_t whole;
     _Static_assert(sizeof whole == sizeof value, "the bits of one are those of the other");
@@ -172,7 +172,7 @@ int64_t kiln__value_whole(kiln_type type, double value)
 
 /* Of integers with fewer bits than `whole` the lower ones, as signed or unsigned ones; a truth is
  * none of them. */
-double kiln__value_of_whole(kiln_type type, int64_t whole)
+double kiln__value_of_integer(kiln_type type, int64_t whole)
 {
     const struct kiln__type_row *row = &rows[type];
     double value;
@@ -191,7 +191,7 @@ struct kiln__value_text kiln__value_text(kiln_type type, double value)
 {
     struct kiln__value_text text = {0};
     if (type == KILN_I64)
-        snprintf(text.text, sizeof text.text, "%" PRId64, kiln__value_whole(type, value));
+        snprintf(text.text, sizeof text.text, "%" PRId64, kiln__value_integer(type, value));
     else
         kiln__format(text.text, sizeof text.text, "%.9g", value);
     return text;
@@ -199,13 +199,13 @@ struct kiln__value_text kiln__value_text(kiln_type type, double value)
 
 double kiln__value_number(kiln_type type, double value)
 {
-    return type == KILN_I64 ? (double)kiln__value_whole(type, value) : value;
+    return type == KILN_I64 ? (double)kiln__value_integer(type, value) : value;
 }
 
 double kiln__value_of_number(kiln_type type, double number)
 {
     double rounded = kiln__type_round(type, number);
-    return rows[type].floating ? rounded : kiln__value_of_whole(type, to_integer(type, number));
+    return rows[type].floating ? rounded : kiln__value_of_integer(type, to_integer(type, number));
 }
 
 /* The same, but odd in its last place where a double does not hold all: rounded once more, to fewer
@@ -213,7 +213,7 @@ double kiln__value_of_number(kiln_type type, double number)
 static double odd_number(kiln_type type, double value)
 {
     const int64_t below = 1023;
-    int64_t whole = type == KILN_I64 ? kiln__value_whole(type, value) : 0;
+    int64_t whole = type == KILN_I64 ? kiln__value_integer(type, value) : 0;
     if (whole > -(INT64_C(1) << 53) && whole < INT64_C(1) << 53)
         return kiln__value_number(type, value);
     return (double)(whole & below ? (whole & ~below) | (below + 1) : whole);
@@ -224,12 +224,12 @@ double kiln__value_cast(kiln_type from, kiln_type to, double value, bool saturat
     if (rows[to].floating || rows[from].floating)
         return to == KILN_F32 ? kiln__value_number(from, value)
                               : kiln__value_of_number(to, odd_number(from, value));
-    int64_t whole = kiln__value_whole(from, value);
+    int64_t whole = kiln__value_integer(from, value);
     if (saturates)
         whole = whole < rows[to].least_whole  ? rows[to].least_whole
                 : whole > rows[to].most_whole ? rows[to].most_whole
                                               : whole;
-    return kiln__value_of_whole(to, whole);
+    return kiln__value_of_integer(to, whole);
 }
 
 /* ---- bits ---- */
@@ -312,7 +312,7 @@ double kiln__type_load(kiln_type type, const void *place)
 double kiln__value_load(kiln_type type, const void *place)
 {
     return rows[type].floating ? kiln__type_load(type, place)
-                               : kiln__value_of_whole(type, read_bits(&rows[type], place));
+                               : kiln__value_of_integer(type, read_bits(&rows[type], place));
 }
 
 double kiln__value_at(kiln_type type, const void *data, size_t i)
@@ -344,5 +344,5 @@ void kiln__value_store(kiln_type type, double value, void *place)
     if (rows[type].floating)
         kiln__type_store(type, value, place);
     else
-        write_bits(&rows[type], kiln__value_whole(type, value), place);
+        write_bits(&rows[type], kiln__value_integer(type, value), place);
 }

@@ -25,7 +25,8 @@ static void add_words(const struct kiln__plan *plan, const struct kiln__group *g
         kiln__text_add(text, " and %zu more", group->nodes.count - MOST_NAMED);
 }
 
-void kiln__launch_words(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *text)
+void kiln__launch_operation_names(const struct kiln__plan *plan, uint32_t launch,
+                                  struct kiln__text *text)
 {
     for (size_t k = 0; k < kiln__plan_phases(plan, launch); k++) {
         kiln__text_add(text, "%s", k ? "; " : "");
@@ -37,7 +38,7 @@ void kiln__launch_title(const struct kiln__plan *plan, uint32_t launch, struct k
 {
     kiln__text_add(text, "kernel %u (%s%s", launch, kiln__plan_launch_at(plan, launch)->kernel,
                    group_of(plan, launch)->nodes.count ? ": " : "");
-    kiln__launch_words(plan, launch, text);
+    kiln__launch_operation_names(plan, launch, text);
     kiln__text_add(text, ")");
 }
 
@@ -106,7 +107,7 @@ static uint64_t operations_of(const struct kiln__graph *graph, const struct kiln
     case KILN__ATTENTION_BACKWARD: {
         static const unsigned products[] = {1, 2, 3, 3}; /* of a row with a row, by form */
         struct kiln__attention_size size = kiln__attention_backward_size(graph, node);
-        uint64_t each = size.d + (products[node->attention.form] - 1) * size.e;
+        uint64_t each = size.d + (products[node->attention.backward_result] - 1) * size.e;
         return 2 * (uint64_t)size.batches * size.m * size.n * each;
     }
     case KILN__CUSTOM: return operations_of_steps(graph, node);

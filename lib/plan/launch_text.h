@@ -8,7 +8,8 @@
 void kiln__launch_title(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *text);
 
 /* "neg, square": what its group computes. */
-void kiln__launch_words(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *text);
+void kiln__launch_operation_names(const struct kiln__plan *plan, uint32_t launch,
+                                  struct kiln__text *text);
 
 /* "f32[4,8] f32[8] -> f32[4,8]": what its group reads and writes. */
 void kiln__launch_shapes(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *text);

@@ -17,7 +17,7 @@ static bool *computed_in(const struct kiln__plan *plan)
 }
 
 /* What computes the value that a node shows: what is only moved by strides has no kernel. */
-static uint32_t behind(const struct kiln__graph *graph, const bool *computed, uint32_t node)
+static uint32_t computing_node(const struct kiln__graph *graph, const bool *computed, uint32_t node)
 {
     while (!computed[node] && graph->nodes.items[node].n_inputs)
         node = graph->nodes.items[node].input[0];
@@ -39,7 +39,7 @@ void kiln__names_make(const struct kiln__plan *plan, const struct kiln__labels *
         uint32_t now = graph->became.items[i];
         if (now == KILN__DROPPED || !kiln__labels_find(labels, i))
             continue;
-        now = behind(graph, computed, now);
+        now = computing_node(graph, computed, now);
         names->next[i] = names->first[now];
         names->first[now] = i + 1;
     }
@@ -64,7 +64,7 @@ static bool is_among(const char *const *found, size_t count, const char *name)
 }
 
 /* The node that has the names: a copy has those of what it does once more. */
-static uint32_t named(const struct kiln__names *names, uint32_t node)
+static uint32_t naming_node(const struct kiln__names *names, uint32_t node)
 {
     const struct kiln__graph *graph = &names->plan->fusion.graph;
     while (graph->rematerialised.count && graph->rematerialised.items[node].of)
@@ -76,7 +76,7 @@ static uint32_t named(const struct kiln__names *names, uint32_t node)
 static size_t add_names(const struct kiln__names *names, uint32_t node, size_t count,
                         const char *found[KILN__MOST_NAMES])
 {
-    for (uint32_t k = names->first ? names->first[named(names, node)] : 0; k;
+    for (uint32_t k = names->first ? names->first[naming_node(names, node)] : 0; k;
          k = names->next[k - 1]) {
         const char *name = kiln__labels_name(names->labels, k - 1);
         if (count < KILN__MOST_NAMES && !is_among(found, count, name))
@@ -106,15 +106,15 @@ static void names_say(const char *const *found, size_t count, const char *before
         kiln__text_add(text, "%s%s", i ? between : before, found[i]);
 }
 
-void kiln__names_say(const struct kiln__names *names, uint32_t launch, const char *before,
-                     const char *between, struct kiln__text *text)
+void kiln__names_append(const struct kiln__names *names, uint32_t launch, const char *before,
+                        const char *between, struct kiln__text *text)
 {
     const char *found[KILN__MOST_NAMES];
     names_say(found, kiln__names_of(names, launch, found), before, between, text);
 }
 
-void kiln__names_say_slot(const struct kiln__names *names, uint32_t slot, const char *between,
-                          struct kiln__text *text)
+void kiln__names_append_slot(const struct kiln__names *names, uint32_t slot, const char *between,
+                             struct kiln__text *text)
 {
     const char *found[KILN__MOST_NAMES];
     uint32_t node = names->plan->slots.items[slot].node;

@@ -25,9 +25,9 @@ size_t kiln__names_of(const struct kiln__names *names, uint32_t launch,
                       const char *found[KILN__MOST_NAMES]);
 
 /* Append them, with `between` between two, behind `before`; nothing where there are none. */
-void kiln__names_say(const struct kiln__names *names, uint32_t launch, const char *before,
-                     const char *between, struct kiln__text *text);
+void kiln__names_append(const struct kiln__names *names, uint32_t launch, const char *before,
+                        const char *between, struct kiln__text *text);
 
 /* The same of what lies in a slot. */
-void kiln__names_say_slot(const struct kiln__names *names, uint32_t slot, const char *between,
-                          struct kiln__text *text);
+void kiln__names_append_slot(const struct kiln__names *names, uint32_t slot, const char *between,
+                             struct kiln__text *text);

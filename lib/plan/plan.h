@@ -67,8 +67,9 @@ struct kiln__self_test {
     uint8_t parts;  /* of each operand */
     uint16_t tile;  /* columns of one */
     kiln_type mask; /* of an attention, as the kernel reads it; 0: none */
-    uint8_t form; /* of backward nodes: enum kiln__attention_backward_form; of an attention: whether
-                     rows' scales are found, too; of a product: whether tiles are handed over */
+    uint8_t
+        form; /* of backward nodes: enum kiln__attention_backward_result; of an attention: whether
+                 rows' log-sum-exp is stored, too; of a product: whether tiles are handed over */
 };
 
 struct kiln__self_tester {

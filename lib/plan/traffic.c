@@ -90,7 +90,7 @@ static uint64_t elements_of(const struct kiln__plan *plan, const struct kiln__gr
                             size_t i)
 {
     const struct kiln__access *access = &group->accesses.items[i];
-    const struct kiln__shape *shape = kiln__group_walked(&plan->fusion.graph, group, i);
+    const struct kiln__shape *shape = kiln__group_access_shape(&plan->fusion.graph, group, i);
     uint64_t count = count_elements(shape, access->stride), looked_up = 1;
     if (access->kind != KILN__ACCESS_GATHER)
         return access->kind == KILN__ACCESS_NUMBER ? 0 : count;
@@ -109,7 +109,7 @@ static void widen(const struct kiln__plan *plan, const struct kiln__group *group
                   struct range *range)
 {
     const struct kiln__access *access = &group->accesses.items[i];
-    const struct kiln__shape *shape = kiln__group_walked(&plan->fusion.graph, group, i);
+    const struct kiln__shape *shape = kiln__group_access_shape(&plan->fusion.graph, group, i);
     struct range own = {access->offset, access->offset};
     for (uint32_t d = 0; d < shape->rank; d++) {
         int64_t reach = access->stride[d] * ((int64_t)shape->dims[d] - 1);

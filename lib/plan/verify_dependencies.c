@@ -70,7 +70,7 @@ static bool list_regions(struct verifier *verifier)
     return done;
 }
 
-static bool clash(const struct region *a, const struct region *b)
+static bool regions_overlap(const struct region *a, const struct region *b)
 {
     return (a->writes || b->writes) && a->storage == b->storage && a->binding == b->binding &&
            a->from < b->to && b->from < a->to;
@@ -80,7 +80,7 @@ static bool steps_clash(const struct verifier *verifier, uint32_t a, uint32_t b)
 {
     for (size_t i = verifier->first[a]; i < verifier->first[a + 1]; i++)
         for (size_t k = verifier->first[b]; k < verifier->first[b + 1]; k++)
-            if (clash(&verifier->regions.items[i], &verifier->regions.items[k]))
+            if (regions_overlap(&verifier->regions.items[i], &verifier->regions.items[k]))
                 return true;
     return false;
 }

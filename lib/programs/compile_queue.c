@@ -147,11 +147,11 @@ static int share(const struct kiln__text *text, struct kiln__compile_head **head
 }
 
 int kiln__compile_jobs_share(const struct kiln__compile_jobs *jobs, const char *folder,
-                             const struct kiln__text *shared, uint64_t limit, bool hurry,
+                             const struct kiln__text *shared, uint64_t limit, bool urgent,
                              struct kiln__compile_head **head, size_t *length)
 {
     const struct kiln__compile_head begin = {
-        .jobs = (unsigned)jobs->texts.count, .hurry = hurry, .limit = limit};
+        .jobs = (unsigned)jobs->texts.count, .urgent = urgent, .limit = limit};
     struct kiln__text text = {.failed = jobs->failed};
     kiln__text_add_bytes(&text, &begin, sizeof begin);
     for (unsigned i = 0; i < begin.jobs; i++)

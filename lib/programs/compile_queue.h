@@ -27,7 +27,7 @@ struct kiln__compile_head {
     atomic_uint next; /* job that no worker has taken */
     unsigned jobs;
     unsigned workers; /* processes that share the jobs */
-    bool hurry;       /* somebody waits: at the usual priority, beside other such processes */
+    bool urgent;      /* somebody waits: at the usual priority, beside other such processes */
     uint64_t limit;   /* most bytes in the folder of the cache */
     atomic_uchar outcomes[]; /* enum kiln__compile_outcome, of each job */
 };
@@ -60,7 +60,7 @@ unsigned kiln__compile_jobs_add(struct kiln__compile_jobs *jobs,
  * device's keys. Answers the file, above the standard ones, or -1; `head`, mapped: to be unmapped
  * with `length`. */
 int kiln__compile_jobs_share(const struct kiln__compile_jobs *jobs, const char *folder,
-                             const struct kiln__text *shared, uint64_t limit, bool hurry,
+                             const struct kiln__text *shared, uint64_t limit, bool urgent,
                              struct kiln__compile_head **head, size_t *length);
 void kiln__compile_jobs_free(struct kiln__compile_jobs *jobs);
 

@@ -118,7 +118,7 @@ static bool has_ended(pid_t child)
         if (slept >= LONGEST_START_NS || waited >= LONGEST_BUSY_START_NS)
             return false;
         const char state = kiln__process_state(child);
-        const int64_t nap = kiln__nap();
+        const int64_t nap = kiln__poll_sleep();
         waited += nap;
         slept += !state || state == 'S' ? nap : 0;
     }
@@ -166,7 +166,7 @@ static int start_process(int file)
 /* ---- all of them ---- */
 
 /* False: nobody is listened to from now on. */
-static bool hold(struct kiln__compile_workers *workers, int answers)
+static bool watch_answers(struct kiln__compile_workers *workers, int answers)
 {
     pthread_mutex_lock(&mutex);
     int before = workers->answers;
@@ -189,11 +189,11 @@ static bool start_rest(struct kiln__compile_workers *workers)
     head->workers = left < workers->count ? left : workers->count;
     workers->heard = false;
     workers->heard_at = kiln__now();
-    return hold(workers, start_process(workers->file));
+    return watch_answers(workers, start_process(workers->file));
 }
 
 bool kiln__compile_workers_start(struct kiln__compile_workers *workers,
-                                 struct kiln__programs *programs, unsigned count, bool hurry)
+                                 struct kiln__programs *programs, unsigned count, bool urgent)
 {
     workers->programs = programs;
     workers->count = count;
@@ -201,36 +201,36 @@ bool kiln__compile_workers_start(struct kiln__compile_workers *workers,
     if (!getauxval(AT_SECURE) && workers->jobs.texts.count)
         workers->file = kiln__compile_jobs_share(
             &workers->jobs, kiln__store_thread_folder(programs->storing), &programs->shared_key,
-            programs->limit, hurry || kiln__store_thread_is_awaited(), &workers->head,
+            programs->limit, urgent || kiln__store_thread_is_awaited(), &workers->head,
             &workers->length);
     return workers->file >= 0 && start_rest(workers);
 }
 
 static void add_wish(struct kiln__compile_workers *workers, const struct kiln__programs *programs,
-                     const struct kiln__program_wish *wish)
+                     const struct kiln__program_spec *spec)
 {
     struct kiln__text options = {0};
     char variants[KILN__PROGRAM_VARIANTS];
-    kiln__program_options(programs, wish->options, &options);
-    kiln__program_variants(wish->dimensions, wish->global, wish->local, variants);
+    kiln__program_options(programs, spec->options, &options);
+    kiln__program_variants(spec->dimensions, spec->global, spec->local, variants);
     if (options.failed)
         workers->jobs.failed = true;
     else
         kiln__compile_jobs_add(
             &workers->jobs,
-            &(struct kiln__compile_job){options.data, wish->source, wish->kernel, variants});
+            &(struct kiln__compile_job){options.data, spec->source, spec->kernel, variants});
     kiln__text_free(&options);
 }
 
-void kiln__compile_workers_start_wishes(struct kiln__compile_workers *workers,
-                                        struct kiln__programs *programs,
-                                        const struct kiln__missing *missing, unsigned count,
-                                        bool hurry)
+void kiln__compile_workers_start_specs(struct kiln__compile_workers *workers,
+                                       struct kiln__programs *programs,
+                                       const struct kiln__missing *missing, unsigned count,
+                                       bool urgent)
 {
     for (size_t i = 0; i < missing->count; i++)
         add_wish(workers, programs, missing->items[i]);
-    workers->impatient = hurry;
-    kiln__compile_workers_start(workers, programs, count, hurry);
+    workers->impatient = urgent;
+    kiln__compile_workers_start(workers, programs, count, urgent);
 }
 
 /* ---- what becomes of jobs ---- */
@@ -239,7 +239,7 @@ void kiln__compile_workers_start_wishes(struct kiln__compile_workers *workers,
 static int patience_ms(const struct kiln__compile_workers *workers)
 {
     bool begins = workers->impatient && !workers->heard && !kiln__store_thread_is_awaited();
-    int64_t silence = workers->head->hurry ? KILN__JOB_SILENCE : KILN__JOB_PATIENT_SILENCE;
+    int64_t silence = workers->head->urgent ? KILN__JOB_SILENCE : KILN__JOB_PATIENT_SILENCE;
     int64_t longest = begins ? LONGEST_IMPATIENT_START_NS : silence * SECOND;
     int64_t left = (workers->heard_at + longest - kiln__now()) / KILN__MS;
     return left > 0 ? (int)left : 0;
@@ -249,7 +249,7 @@ static int patience_ms(const struct kiln__compile_workers *workers)
 enum { MOST_HEARD = 64 };
 
 /* False: all have ended. */
-static bool hear(struct kiln__compile_workers *workers)
+static bool read_answers(struct kiln__compile_workers *workers)
 {
     char bytes[64];
     ssize_t got = 1;
@@ -291,11 +291,11 @@ bool kiln__compile_workers_listen(struct kiln__compile_workers *workers, bool wa
         return false;
     if (waits)
         poll(&(struct pollfd){.fd = workers->answers, .events = POLLIN}, 1, patience_ms(workers));
-    bool live = hear(workers);
+    bool live = read_answers(workers);
     if (!count_outcomes(workers) &&
         (live ? patience_ms(workers) > 0 : waits && start_again(workers)))
         return true;
-    return hold(workers, -1);
+    return watch_answers(workers, -1);
 }
 
 enum kiln__compile_outcome

@@ -49,13 +49,13 @@ bool kiln__compile_workers_is_possible(const struct kiln__programs *programs);
  * them. $KILN_CACHE_WAIT hurries them, and waits for their beginning. False: none could be started.
  * To be freed in either case. */
 bool kiln__compile_workers_start(struct kiln__compile_workers *workers,
-                                 struct kiln__programs *programs, unsigned count, bool hurry);
+                                 struct kiln__programs *programs, unsigned count, bool urgent);
 
-/* The same for wishes; `hurry`: somebody waits for them. */
-void kiln__compile_workers_start_wishes(struct kiln__compile_workers *workers,
-                                        struct kiln__programs *programs,
-                                        const struct kiln__missing *missing, unsigned count,
-                                        bool hurry);
+/* The same for specs; `urgent`: somebody waits for them. */
+void kiln__compile_workers_start_specs(struct kiln__compile_workers *workers,
+                                       struct kiln__programs *programs,
+                                       const struct kiln__missing *missing, unsigned count,
+                                       bool urgent);
 
 /* Hear what has become of jobs; `waits`: until there may be news, and with others where the workers
  * have ended too early. False: all is known, or nothing more will be, since the workers have ended,

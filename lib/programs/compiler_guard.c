@@ -116,22 +116,22 @@ static bool is_stuck(const struct work *work, const struct change *last, int64_t
     if (!work->compiles)
         return still > LONGEST_STILL_NS;
     return still > LONGEST_COMPILE_NS ||
-           (still > MOST_COMPILE_NS && kiln__worked() - last->worked > MOST_COMPILE_NS);
+           (still > MOST_COMPILE_NS && kiln__process_time() - last->worked > MOST_COMPILE_NS);
 }
 
 static void await_compiler(void)
 {
-    struct change last = {0, kiln__worked()};
+    struct change last = {0, kiln__process_time()};
     int64_t waited = 0;
     size_t before = 0;
     struct work work;
     while ((work = compiler_guard_look()).left) {
         if (work.left != before)
-            last = (struct change){waited, kiln__worked()};
+            last = (struct change){waited, kiln__process_time()};
         before = work.left;
         if (is_stuck(&work, &last, waited))
             return;
-        waited += kiln__nap();
+        waited += kiln__poll_sleep();
     }
 }
 
@@ -192,7 +192,7 @@ bool kiln__compiler_enter(void)
             go_on();
         else if (waited > LONGEST_DOUBT_NS)
             return false;
-        waited += kiln__nap();
+        waited += kiln__poll_sleep();
     }
     return true;
 }

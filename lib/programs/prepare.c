@@ -25,7 +25,7 @@
 
 struct work {
     struct kiln__programs *programs;
-    const struct kiln__program_wish *wishes;
+    const struct kiln__program_spec *specs;
     size_t count;
     atomic_size_t next;
 };
@@ -38,18 +38,18 @@ static void *get_some(void *user)
         size_t i = atomic_fetch_add(&work->next, 1);
         if (i >= work->count)
             return NULL;
-        const struct kiln__program_wish *wish = &work->wishes[i];
+        const struct kiln__program_spec *spec = &work->specs[i];
         struct kiln__program *program;
         struct kiln__error error = {0};
-        kiln__programs_get(work->programs, wish->name, wish->name_length, wish->source,
-                           wish->options, wish->kernel, &program, &error);
+        kiln__programs_get(work->programs, spec->name, spec->name_length, spec->source,
+                           spec->options, spec->kernel, &program, &error);
     }
 }
 
-static void compile_here(struct kiln__programs *programs, const struct kiln__program_wish *wishes,
+static void compile_here(struct kiln__programs *programs, const struct kiln__program_spec *specs,
                          size_t count, unsigned threads)
 {
-    struct work work = {programs, wishes, count, 0};
+    struct work work = {programs, specs, count, 0};
     pthread_t others[MOST_THREADS];
     unsigned started = 0;
     sigset_t every, before;
@@ -65,14 +65,14 @@ static void compile_here(struct kiln__programs *programs, const struct kiln__pro
 
 /* ---- what is missing ---- */
 
-static bool is_on_disk(struct kiln__programs *programs, const struct kiln__program_wish *wish)
+static bool is_on_disk(struct kiln__programs *programs, const struct kiln__program_spec *spec)
 {
     struct kiln__text options = {0};
     struct kiln__loaded loaded;
     struct kiln__key key = {0};
-    kiln__program_options(programs, wish->options, &options);
+    kiln__program_options(programs, spec->options, &options);
     bool there = !options.failed &&
-                 kiln__key_make(&programs->shared_key, options.data, wish->source, &key) &&
+                 kiln__key_make(&programs->shared_key, options.data, spec->source, &key) &&
                  kiln__store_get(programs->store, &key, &loaded);
     if (there)
         kiln__store_unload(&loaded);
@@ -82,15 +82,15 @@ static bool is_on_disk(struct kiln__programs *programs, const struct kiln__progr
 }
 
 void kiln__programs_find_missing(struct kiln__programs *programs,
-                                 const struct kiln__program_wish *wishes, size_t count,
+                                 const struct kiln__program_spec *specs, size_t count,
                                  struct kiln__missing *missing)
 {
     *missing = (struct kiln__missing){calloc(count + 1, sizeof *missing->items), 0};
     for (size_t i = 0; missing->items && i < count; i++)
-        if (!kiln__program_is_quick(programs, wishes[i].options) &&
-            !kiln__programs_has(programs, wishes[i].name, wishes[i].name_length) &&
-            !is_on_disk(programs, &wishes[i]))
-            missing->items[missing->count++] = &wishes[i];
+        if (!kiln__program_is_quick(programs, specs[i].options) &&
+            !kiln__programs_has(programs, specs[i].name, specs[i].name_length) &&
+            !is_on_disk(programs, &specs[i]))
+            missing->items[missing->count++] = &specs[i];
 }
 
 /* ---- both ---- */
@@ -117,7 +117,7 @@ static void compile_by_workers(struct kiln__programs *programs, const struct kil
                                unsigned threads)
 {
     struct kiln__compile_workers workers = {0};
-    kiln__compile_workers_start_wishes(&workers, programs, missing, threads, true);
+    kiln__compile_workers_start_specs(&workers, programs, missing, threads, true);
     while (kiln__compile_workers_listen(&workers, true))
         continue;
     KILN__LOG(KILN__LOG_INFO, "%u of %zu kernels were compiled and stored beforehand",
@@ -125,19 +125,19 @@ static void compile_by_workers(struct kiln__programs *programs, const struct kil
     kiln__compile_workers_free(&workers);
 }
 
-void kiln__programs_prepare(struct kiln__programs *programs,
-                            const struct kiln__program_wish *wishes, size_t count, unsigned threads)
+void kiln__programs_prepare(struct kiln__programs *programs, const struct kiln__program_spec *specs,
+                            size_t count, unsigned threads)
 {
     struct kiln__missing missing;
     if (!count || programs->compile == KILN_COMPILE_NEVER)
         return;
     threads = count_threads(threads, count);
     if (needs_workers(programs)) {
-        kiln__programs_find_missing(programs, wishes, count, &missing);
+        kiln__programs_find_missing(programs, specs, count, &missing);
         compile_by_workers(programs, &missing, threads);
         free(missing.items);
     }
-    compile_here(programs, wishes, count, threads);
+    compile_here(programs, specs, count, threads);
     kiln__programs_sync(programs);
 }
 
@@ -152,21 +152,21 @@ void kiln__programs_prepare(struct kiln__programs *programs,
 #define CACHED_NS 35000000
 
 /* Whether the driver has to compile: the last kernel is compiled here, and is one less. */
-static bool is_slow(struct kiln__programs *programs, const struct kiln__program_wish *wish)
+static bool is_slow(struct kiln__programs *programs, const struct kiln__program_spec *spec)
 {
     struct kiln__program *program;
     struct kiln__error error = {0};
     uint64_t before = atomic_load(&programs->compile_ns);
-    return kiln__programs_get(programs, wish->name, wish->name_length, wish->source, wish->options,
-                              wish->kernel, &program, &error) ||
+    return kiln__programs_get(programs, spec->name, spec->name_length, spec->source, spec->options,
+                              spec->kernel, &program, &error) ||
            atomic_load(&programs->compile_ns) - before > CACHED_NS;
 }
 
 static void compile_missing_in_workers(struct kiln__programs *programs,
-                                       const struct kiln__program_wish *wishes, size_t count)
+                                       const struct kiln__program_spec *specs, size_t count)
 {
     struct kiln__missing missing;
-    kiln__programs_find_missing(programs, wishes, count, &missing);
+    kiln__programs_find_missing(programs, specs, count, &missing);
     unsigned threads = count_threads(0, missing.count / LEAST_EACH);
     threads = threads > MOST_WORKERS ? MOST_WORKERS : threads;
     if (threads >= LEAST_WORKERS && is_slow(programs, missing.items[missing.count - 1])) {
@@ -177,13 +177,13 @@ static void compile_missing_in_workers(struct kiln__programs *programs,
 }
 
 void kiln__programs_compile_missing(struct kiln__programs *programs,
-                                    const struct kiln__program_wish *wishes, size_t count)
+                                    const struct kiln__program_spec *specs, size_t count)
 {
     unsigned threads = count_threads(0, count);
     if (!kiln__programs_compile_in_parallel(programs) || threads < 2)
         return;
     if (needs_workers(programs))
-        compile_missing_in_workers(programs, wishes, count);
+        compile_missing_in_workers(programs, specs, count);
     else if (programs->device.traits->threaded_compiler)
-        compile_here(programs, wishes, count, threads);
+        compile_here(programs, specs, count, threads);
 }

@@ -71,7 +71,7 @@ kiln_status kiln__programs_get(struct kiln__programs *programs, const void *name
                                struct kiln__error *error);
 
 /* A program that will be asked for, and one launch of it. */
-struct kiln__program_wish {
+struct kiln__program_spec {
     const void *name;
     size_t name_length;
     const char *source, *options, *kernel;
@@ -79,26 +79,25 @@ struct kiln__program_wish {
     const size_t *global, *local;
 };
 
-/* The wishes that neither memory nor the disk cache has; without memory none. Owner of `items`: the
+/* The specs that neither memory nor the disk cache has; without memory none. Owner of `items`: the
  * caller, free(). */
 struct kiln__missing {
-    const struct kiln__program_wish **items;
+    const struct kiln__program_spec **items;
     size_t count;
 };
 void kiln__programs_find_missing(struct kiln__programs *programs,
-                                 const struct kiln__program_wish *wishes, size_t count,
+                                 const struct kiln__program_spec *specs, size_t count,
                                  struct kiln__missing *missing);
 
 /* Have programs compiled side by side on `threads` threads (0: as many as there are cores) and
  * stored, before the first launch where that can be. An error comes when the program is got. */
-void kiln__programs_prepare(struct kiln__programs *programs,
-                            const struct kiln__program_wish *wishes, size_t count,
-                            unsigned threads);
+void kiln__programs_prepare(struct kiln__programs *programs, const struct kiln__program_spec *specs,
+                            size_t count, unsigned threads);
 
 /* The same for programs that are asked for right away: nothing waits for a store, and where it
  * would not be sooner, or is not wanted, nothing happens. */
 void kiln__programs_compile_missing(struct kiln__programs *programs,
-                                    const struct kiln__program_wish *wishes, size_t count);
+                                    const struct kiln__program_spec *specs, size_t count);
 
 /* A kernel of the program was enqueued, with these sizes. Where the binary is complete only now,
  * the first time has it stored; cheap otherwise. */

@@ -44,7 +44,7 @@ void kiln__batch_begin(kiln_batch *batch)
     kiln__labels_clear(&batch->labels);
     batch->operations = 0;
     batch->error = (struct kiln__error){0};
-    kiln__batch_told(batch, KILN_OK);
+    kiln__batch_report(batch, KILN_OK);
     batch->changed = true;
     batch->serial = next_serial();
 }
@@ -89,7 +89,7 @@ kiln_tensor kiln__batch_tensor(const kiln_batch *batch, uint32_t index)
     return (kiln_tensor){(uint64_t)batch->serial << 32 | (index + 1)};
 }
 
-kiln_tensor kiln__batch_meant(const kiln_batch *batch, kiln_tensor tensor)
+kiln_tensor kiln__batch_resolve(const kiln_batch *batch, kiln_tensor tensor)
 {
     return kiln__batch_tensor(batch, kiln__batch_instead(batch, kiln__tensor_index(tensor)));
 }
@@ -144,8 +144,8 @@ static kiln_tensor batch_append(kiln_batch *batch, const struct kiln__node *node
 }
 
 /* Operand `k` as the type that is computed in. */
-static uint32_t widened(kiln_batch *batch, const struct kiln__node *node, unsigned k,
-                        const char *call)
+static uint32_t cast_operand(kiln_batch *batch, const struct kiln__node *node, unsigned k,
+                             const char *call)
 {
     const struct kiln__node *input = &batch->graph.nodes.items[node->input[k]];
     kiln_type computed = kiln__node_computed(input);
@@ -167,7 +167,7 @@ kiln_tensor kiln__batch_record(kiln_batch *batch, const struct kiln__node *node,
     for (unsigned k = 0; k < node->n_inputs; k++)
         own.input[k] = kiln__batch_instead(batch, node->input[k]);
     for (unsigned k = 0; k < node->n_inputs && !batch->error.status; k++)
-        own.input[k] = widened(batch, &own, k, call);
+        own.input[k] = cast_operand(batch, &own, k, call);
     if (batch->error.status)
         return (kiln_tensor){0};
     return batch_append(batch, &own, call);
@@ -187,7 +187,7 @@ const char *kiln_batch_error(const kiln_batch *batch)
     return batch->error.status ? batch->error.text : batch->run_error.text;
 }
 
-kiln_status kiln__batch_told(kiln_batch *batch, kiln_status status)
+kiln_status kiln__batch_report(kiln_batch *batch, kiln_status status)
 {
     if (!batch)
         return status;

@@ -100,7 +100,7 @@ void kiln__batch_begin(kiln_batch *batch);
 
 /* The status of a call that runs or asks about a batch, whose sentence the batch keeps: it is this
  * thread's last error. The batch may be NULL. */
-kiln_status kiln__batch_told(kiln_batch *batch, kiln_status status);
+kiln_status kiln__batch_report(kiln_batch *batch, kiln_status status);
 
 /* Free the memory of a recording that nobody records into any more. */
 void kiln__batch_drop(kiln_batch *batch);
@@ -134,7 +134,7 @@ static inline uint32_t kiln__batch_instead(const kiln_batch *batch, uint32_t ind
 
 /* The tensor of node number `index`, and of the one that is meant by a tensor of the batch. */
 kiln_tensor kiln__batch_tensor(const kiln_batch *batch, uint32_t index);
-kiln_tensor kiln__batch_meant(const kiln_batch *batch, kiln_tensor tensor);
+kiln_tensor kiln__batch_resolve(const kiln_batch *batch, kiln_tensor tensor);
 
 /* Memory of zeros for a table that the call uploads; the batch owns it. NULL, with the error
  * recorded, without memory. */

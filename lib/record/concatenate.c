@@ -52,7 +52,7 @@ static bool check_part(kiln_batch *batch, const char *call, const struct kiln__n
 
 /* Whether elements from, from + by, ... of which there are `count` are within `extent`. Compared by
  * division: products may overflow. */
-static bool reaches(int64_t from, int64_t by, size_t count, size_t extent)
+static bool indices_fit(int64_t from, int64_t by, size_t count, size_t extent)
 {
     if (count == 0)
         return true;
@@ -80,7 +80,7 @@ kiln_tensor kiln_insert_slice(kiln_batch *batch, kiln_tensor x, kiln_tensor part
     for (uint32_t d = 0; d < shape.rank; d++) {
         size_t count = top->shape.dims[d];
         int64_t by = step ? step[d] : 1;
-        if (!reaches(start[d], by, count, shape.dims[d])) {
+        if (!indices_fit(start[d], by, count, shape.dims[d])) {
             kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
                        "%s: %zu elements from %lld by %lld are not within dimension %u, which "
                        "has %zu",
@@ -227,8 +227,8 @@ kiln_tensor kiln_concat(kiln_batch *batch, size_t n, const kiln_tensor *parts, i
 }
 
 /* `part` with a dimension of 1 at `axis`. */
-static kiln_tensor deepen(kiln_batch *batch, kiln_tensor part, const struct kiln__shape *from,
-                          uint32_t axis)
+static kiln_tensor add_axis(kiln_batch *batch, kiln_tensor part, const struct kiln__shape *from,
+                            uint32_t axis)
 {
     size_t dims[KILN_MAX_RANK];
     for (uint32_t d = 0; d <= from->rank; d++)
@@ -264,7 +264,7 @@ kiln_tensor kiln_stack(kiln_batch *batch, size_t n, const kiln_tensor *parts, in
                        "%s: parts[0] of shape %s and parts[%zu] of shape %s differ", __func__,
                        kiln__shape_text(&shape).text, i, kiln__shape_text(&part->shape).text);
         else
-            deep[i] = deepen(batch, parts[i], &shape, at);
+            deep[i] = add_axis(batch, parts[i], &shape, at);
     }
     kiln_tensor whole =
         batch->error.status ? kiln__none : concatenate_join(batch, __func__, n, deep, at);

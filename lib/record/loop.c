@@ -204,7 +204,7 @@ static bool check(struct kiln__loop_call *loop, const kiln_tensor *last, const k
 
 /* ---- what the step is ---- */
 
-static void need(struct kiln__loop_call *loop, kiln_tensor tensor)
+static void mark_needed(struct kiln__loop_call *loop, kiln_tensor tensor)
 {
     if (tensor.id)
         loop->needed[kiln__tensor_index(tensor)] = true;
@@ -222,7 +222,7 @@ static void need_outputs(struct kiln__loop_call *loop, const struct kiln__node *
 }
 
 /* What depends on what `of` has marks of. */
-static void spread(const struct kiln__loop_call *loop, bool *of)
+static void mark_dependents(const struct kiln__loop_call *loop, bool *of)
 {
     const struct kiln__node *nodes = loop->batch->graph.nodes.items;
     for (size_t i = 0; i < loop->count; i++)
@@ -258,7 +258,7 @@ static bool check_dependence(struct kiln__loop_call *loop)
     if (!beside)
         return REFUSE(loop, KILN_OUT_OF_HOST_MEMORY, "%s", "no memory to record");
     mark_elements(loop, beside);
-    spread(loop, beside);
+    mark_dependents(loop, beside);
     const bool does = beside[kiln__tensor_index(given->until)];
     free(beside);
     return !does ||
@@ -280,11 +280,11 @@ bool kiln__loop_find_nodes(struct kiln__loop_call *loop)
         loop->varies[kiln__tensor_index(given->states[k])] = true;
     mark_elements(loop, loop->varies);
     for (size_t k = 0; k < given->state_count; k++)
-        need(loop, given->next[k]);
+        mark_needed(loop, given->next[k]);
     for (size_t k = 0; k < given->output_count; k++)
-        need(loop, given->outputs[k]);
-    need(loop, given->until);
-    spread(loop, loop->varies);
+        mark_needed(loop, given->outputs[k]);
+    mark_needed(loop, given->until);
+    mark_dependents(loop, loop->varies);
     for (size_t i = loop->count; i-- > 0;) {
         if (!loop->needed[i] || !loop->varies[i])
             continue;

@@ -44,8 +44,8 @@ bool kiln__loop_is_long(const struct kiln__loop_call *loop);
 /* A mask of one element, whatever its rank, as a scalar: a state keeps its own shape. {0} stays.
  * And a state behind a step: what it was where the mask says so; {0}: nowhere. */
 kiln_tensor kiln__loop_end_mask(const struct kiln__loop_call *loop, kiln_tensor until);
-kiln_tensor kiln__loop_unless_ended(const struct kiln__loop_call *loop, kiln_tensor until,
-                                    kiln_tensor state, kiln_tensor next);
+kiln_tensor kiln__loop_keep_where_ended(const struct kiln__loop_call *loop, kiln_tensor until,
+                                        kiln_tensor state, kiln_tensor next);
 
 /* Whether the node is a state, an element or the number of a step. */
 bool kiln__loop_is_placeholder(const struct kiln__loop_call *loop, uint32_t index);

@@ -66,7 +66,7 @@ static struct kiln__custom_argument argument_of(const struct kiln__node *constan
         return argument;
     }
     argument.kind = constant->type == KILN_I64 ? KILN__CUSTOM_I64 : KILN__CUSTOM_I32;
-    argument.integer = kiln__value_whole(constant->type, constant->value);
+    argument.integer = kiln__value_integer(constant->type, constant->value);
     return argument;
 }
 
@@ -127,7 +127,7 @@ static uint16_t operand(struct builder *builder, const struct kiln__node *of, un
 }
 
 /* Whether a movement shows each element where it is, or one everywhere. */
-static bool stays(const struct builder *builder, const struct kiln__node *node)
+static bool keeps_positions(const struct builder *builder, const struct kiln__node *node)
 {
     const struct kiln__node *from = node_at(builder, node->input[0]);
     return node->kind == KILN__RESHAPE || kiln__node_count(from) == 1 ||
@@ -142,7 +142,7 @@ static void add_node(struct builder *builder, uint32_t index)
                                    .op = node.op,
                                    .type = (uint8_t)node.type,
                                    .n_args = node.n_inputs};
-    if (kiln__node_is_movement(&node) && stays(builder, &node)) {
+    if (kiln__node_is_movement(&node) && keeps_positions(builder, &node)) {
         builder->step_of[index] = builder->step_of[node.input[0]];
         return;
     }

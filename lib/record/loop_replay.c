@@ -111,14 +111,14 @@ static bool add_states(struct recording *recording)
     for (size_t k = 0; k < given->state_count && !loop->batch->error.status; k++)
         add_state(recording->made, kiln__tensor_index(given->states[k]),
                   kiln__loop_initial(loop, k),
-                  kiln__loop_unless_ended(loop, until, given->states[k], given->next[k]));
+                  kiln__loop_keep_where_ended(loop, until, given->states[k], given->next[k]));
     if (given->step.id && !loop->batch->error.status)
         add_number(recording);
     return !loop->batch->error.status;
 }
 
 /* What is behind movements, which each step has for itself; so it has constants. */
-static bool share(struct recording *recording, uint32_t index)
+static bool record_shared(struct recording *recording, uint32_t index)
 {
     const struct kiln__graph *graph = &recording->loop->batch->graph;
     const uint32_t behind = kiln__node_after_movements(graph, index);
@@ -143,14 +143,14 @@ static bool find_shared(struct recording *recording)
         for (unsigned k = 0; loop->needed[i] && loop->varies[i] &&
                              !kiln__loop_is_placeholder(loop, i) && k < node->n_inputs && done;
              k++)
-            done = share(recording, node->input[k]);
+            done = record_shared(recording, node->input[k]);
     }
     for (size_t k = 0; k < given->state_count && done; k++)
-        done = share(recording, kiln__tensor_index(given->next[k]));
+        done = record_shared(recording, kiln__tensor_index(given->next[k]));
     for (size_t k = 0; k < given->output_count && done; k++)
-        done = share(recording, kiln__tensor_index(given->outputs[k]));
+        done = record_shared(recording, kiln__tensor_index(given->outputs[k]));
     if (given->until.id && done)
-        done = share(recording, kiln__tensor_index(given->until));
+        done = record_shared(recording, kiln__tensor_index(given->until));
     recording->made->shared = recording->shared.items;
     recording->made->n_shared = (uint32_t)recording->shared.count;
     return done;

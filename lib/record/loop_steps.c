@@ -99,8 +99,8 @@ kiln_tensor kiln__loop_end_mask(const struct kiln__loop_call *loop, kiln_tensor 
     return until;
 }
 
-kiln_tensor kiln__loop_unless_ended(const struct kiln__loop_call *loop, kiln_tensor until,
-                                    kiln_tensor state, kiln_tensor next)
+kiln_tensor kiln__loop_keep_where_ended(const struct kiln__loop_call *loop, kiln_tensor until,
+                                        kiln_tensor state, kiln_tensor next)
 {
     const kiln_type type = node_at(loop, state)->type;
     return until.id ? kiln_cast(loop->batch, kiln_where(loop->batch, until, state, next), type)
@@ -124,7 +124,7 @@ static void take_step(struct unrolled *unrolled, const uint32_t *nodes, size_t c
         until = kiln__loop_end_mask(loop, in_step(unrolled, given->until));
     /* The states of this step are still asked for by others: they change behind all. */
     for (size_t k = 0; k < given->state_count && !batch->error.status; k++)
-        unrolled->state[given->state_count + k] = kiln__loop_unless_ended(
+        unrolled->state[given->state_count + k] = kiln__loop_keep_where_ended(
             loop, until, unrolled->state[k], in_step(unrolled, given->next[k]));
     memcpy(unrolled->state, unrolled->state + given->state_count,
            given->state_count * sizeof *unrolled->state);

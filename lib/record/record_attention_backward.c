@@ -15,10 +15,10 @@ kiln_tensor kiln__record_attention_backward(kiln_batch *batch, const struct kiln
         node.input[node.n_inputs++] = kiln__tensor_index(inputs[i]);
         if (i == KILN__ROW_OPERAND)
             node.shape = input->shape;
-        else if (i == KILN__OTHER_STREAMED_OPERAND && how->form == KILN__BACKWARD_VALUES)
+        else if (i == KILN__OTHER_STREAMED_OPERAND && how->backward_result == KILN__BACKWARD_VALUES)
             node.shape.dims[node.shape.rank - 1] = input->shape.dims[input->shape.rank - 1];
     }
-    if (how->form == KILN__BACKWARD_LOG_SUM_EXP)
+    if (how->backward_result == KILN__BACKWARD_LOG_SUM_EXP)
         node.shape.dims[node.shape.rank - 1] = 1;
     node.attention = *how;
     return kiln__batch_record(batch, &node, call);

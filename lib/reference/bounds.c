@@ -338,7 +338,7 @@ bool kiln__bounds_allow(kiln_type type, double wanted, double error, double foun
     if (isinf(error))
         return true;
     if (!kiln__type_row(type)->floating && error == 0)
-        return kiln__value_whole(type, wanted) == kiln__value_whole(type, found);
+        return kiln__value_integer(type, wanted) == kiln__value_integer(type, found);
     wanted = kiln__value_number(type, wanted);
     found = kiln__value_number(type, found);
     if (isnan(wanted) || isnan(found))

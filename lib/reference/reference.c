@@ -235,7 +235,7 @@ static struct place place_of(kiln_type type, double value, size_t position)
 {
     return kiln__type_row(type)->floating
                ? (struct place){value, 0, position}
-               : (struct place){0, kiln__value_whole(type, value), position};
+               : (struct place){0, kiln__value_integer(type, value), position};
 }
 
 static void evaluate_sort(const struct evaluator *e, const struct kiln__node *node, double *result)

@@ -76,7 +76,7 @@ static double bias_of(const struct row *row, size_t j)
     return row->mask ? mask_value(row->mask_type, row->mask[j]) : 0;
 }
 
-static bool sees(const struct row *row, size_t j)
+static bool is_visible(const struct row *row, size_t j)
 {
     return j < row->reach && bias_of(row, j) != -INFINITY;
 }
@@ -85,7 +85,7 @@ static bool sees(const struct row *row, size_t j)
 static double score_of(const struct row *row, size_t j)
 {
     double sum = 0, bias = bias_of(row, j);
-    if (!sees(row, j))
+    if (!is_visible(row, j))
         return -INFINITY;
     for (size_t c = 0; c < row->size.d; c++)
         sum += row->q[c] * row->k[j * row->size.d + c];
@@ -179,7 +179,7 @@ static void reference_attention_weigh(const struct row *row, struct weights *wei
     weights->open = false;
     for (size_t j = 0; j < row->size.n; j++) {
         double score = score_of(row, j);
-        weights->open |= sees(row, j) && may_be_nan(row, j);
+        weights->open |= is_visible(row, j) && may_be_nan(row, j);
         weights->weight[j] = score == -INFINITY ? 0 : exp(score - peak);
         weights->relative[j] = 0;
         if (score == -INFINITY)

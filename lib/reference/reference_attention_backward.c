@@ -29,7 +29,7 @@ struct row {
     size_t i;
 };
 
-static bool sees(const struct row *row, size_t j)
+static bool is_visible(const struct row *row, size_t j)
 {
     const struct kiln__attention *attention = &row->node->attention;
     bool by_key = kiln__attention_backward_by_key(row->node);
@@ -68,7 +68,7 @@ static size_t stats_at(const struct row *row, size_t j, unsigned column)
 
 static bool has_backward(const struct row *row)
 {
-    return row->node->attention.form >= KILN__BACKWARD_KEYS;
+    return row->node->attention.backward_result >= KILN__BACKWARD_KEYS;
 }
 
 /* weight_ij or slope_ij. */
@@ -87,10 +87,10 @@ static double scale_of(const struct row *row)
 {
     double peak = -INFINITY, total = 0;
     for (size_t j = 0; j < row->size.n; j++)
-        if (sees(row, j))
+        if (is_visible(row, j))
             peak = fmax(peak, dot(row, KILN__ROW_OPERAND, j, row->size.d).value);
     for (size_t j = 0; j < row->size.n; j++)
-        if (sees(row, j))
+        if (is_visible(row, j))
             total += exp(row->node->attention.scale *
                          (dot(row, KILN__ROW_OPERAND, j, row->size.d).value - peak));
     return total > 0 ? log2(total) + row->node->attention.scale * peak / M_LN2 : INFINITY;
@@ -99,13 +99,14 @@ static double scale_of(const struct row *row)
 /* What coefficients multiply: of VALUES the fourth input, else the second. */
 static unsigned factor_of(const struct row *row)
 {
-    return row->node->attention.form == KILN__BACKWARD_VALUES ? KILN__OTHER_STREAMED_OPERAND
-                                                              : KILN__STREAMED_OPERAND;
+    return row->node->attention.backward_result == KILN__BACKWARD_VALUES
+               ? KILN__OTHER_STREAMED_OPERAND
+               : KILN__STREAMED_OPERAND;
 }
 
 static void evaluate_row(const struct row *row, double *result)
 {
-    if (row->node->attention.form == KILN__BACKWARD_LOG_SUM_EXP) {
+    if (row->node->attention.backward_result == KILN__BACKWARD_LOG_SUM_EXP) {
         result[0] = scale_of(row);
         return;
     }
@@ -115,7 +116,7 @@ static void evaluate_row(const struct row *row, double *result)
     for (size_t c = 0; c < columns; c++)
         result[c] = 0;
     for (size_t j = 0; j < row->size.n; j++) {
-        double by = sees(row, j) ? coefficient(row, j) : 0;
+        double by = is_visible(row, j) ? coefficient(row, j) : 0;
         for (size_t c = 0; c < columns && by != 0; c++)
             result[c] += by * x[j * columns + c];
     }
@@ -179,7 +180,7 @@ static double scale_error(const struct row *row, double scale)
 {
     double most = 0;
     for (size_t j = 0; j < row->size.n; j++)
-        if (sees(row, j))
+        if (is_visible(row, j))
             most = fmax(most, score_error(row, j));
     return (most + kiln__bound_gamma((double)row->size.n + 8)) / M_LN2 +
            4 * KILN__UNIT * (isfinite(scale) ? fabs(scale) : 0);
@@ -216,7 +217,7 @@ static double coefficient_error(const struct row *row, size_t j, double value)
 
 static void bound_row(const struct row *row, double denormal, double *result)
 {
-    if (row->node->attention.form == KILN__BACKWARD_LOG_SUM_EXP) {
+    if (row->node->attention.backward_result == KILN__BACKWARD_LOG_SUM_EXP) {
         result[0] = scale_error(row, scale_of(row));
         return;
     }
@@ -227,7 +228,7 @@ static void bound_row(const struct row *row, double denormal, double *result)
     for (size_t c = 0; c < columns; c++)
         result[c] = 0;
     for (size_t j = 0; j < row->size.n; j++) {
-        if (!sees(row, j))
+        if (!is_visible(row, j))
             continue;
         const double by = coefficient(row, j), error = coefficient_error(row, j, by);
         for (size_t c = 0; c < columns; c++) {

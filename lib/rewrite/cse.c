@@ -32,7 +32,7 @@ uint32_t kiln__rewrite_cse(struct kiln__rewrite *rewrite, const struct kiln__nod
         uint32_t index = rewrite->table[slot] - 1;
         if (memcmp(kiln__rewrite_at(rewrite, index), node, sizeof *node))
             continue;
-        kiln__rewrite_say(rewrite, "the same as %%%u of the result, computed once", index);
+        kiln__rewrite_log(rewrite, "the same as %%%u of the result, computed once", index);
         return index;
     }
     uint32_t index = kiln__rewrite_add(rewrite, node);

@@ -245,8 +245,8 @@ static uint32_t depthwise_gather(struct kiln__rewrite *rewrite, uint32_t from, u
     node.input[1] = add_indices(rewrite, &padded);
     if (node.input[0] == KILN__NO_NODE || node.input[1] == KILN__NO_NODE)
         return KILN__NO_NODE;
-    kiln__rewrite_say(rewrite, "reads windows without their padding");
-    return kiln__rewrite_move(rewrite, index, &node);
+    kiln__rewrite_log(rewrite, "reads windows without their padding");
+    return kiln__rewrite_clone_at(rewrite, index, &node);
 }
 
 /* An operation on windows, on what stands for them. */
@@ -262,7 +262,7 @@ static uint32_t gather_operands(struct kiln__rewrite *rewrite, uint32_t from, ui
         changed = changed || operand != node.input[k];
         node.input[k] = operand;
     }
-    return changed ? kiln__rewrite_move(rewrite, index, &node) : index;
+    return changed ? kiln__rewrite_clone_at(rewrite, index, &node) : index;
 }
 
 uint32_t kiln__rewrite_depthwise(struct kiln__rewrite *rewrite, const struct kiln__node *node)

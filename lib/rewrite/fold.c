@@ -43,7 +43,7 @@ static uint32_t fold_constant(struct kiln__rewrite *rewrite, const struct kiln__
         constant.value = constant_value(rewrite, node);
     else
         return kiln__rewrite_add(rewrite, node);
-    kiln__rewrite_say(rewrite, "folded to the constant %s",
+    kiln__rewrite_log(rewrite, "folded to the constant %s",
                       kiln__value_text(node->type, constant.value).text);
     return kiln__rewrite_add(rewrite, &constant);
 }
@@ -77,7 +77,7 @@ static bool see_through(const struct kiln__rewrite *rewrite, struct kiln__node *
     struct kiln__box seen = kiln__rewrite_box(&view->view, &view->shape, insertion->shape.rank),
                      placed =
                          kiln__rewrite_box(&insertion->view, &part->shape, insertion->shape.rank);
-    if (insertion->n_inputs > 1 && !kiln__rewrite_boxes_meet(&seen, &placed)) {
+    if (insertion->n_inputs > 1 && !kiln__rewrite_boxes_overlap(&seen, &placed)) {
         view->input[0] = kiln__rewrite_skip_links(rewrite, insertion->input[1], &seen);
         return true;
     }
@@ -95,7 +95,7 @@ static void compose_below(struct kiln__rewrite *rewrite, struct kiln__node *view
     view->view = compose(view, input, input_of(rewrite, input, 0)->shape.rank);
     view->op = KILN__VIEW_COMPOSED;
     view->input[0] = input->input[0];
-    kiln__rewrite_say(rewrite, "one view with the view below it");
+    kiln__rewrite_log(rewrite, "one view with the view below it");
 }
 
 static uint32_t fold_view(struct kiln__rewrite *rewrite, const struct kiln__node *node)
@@ -108,13 +108,13 @@ static uint32_t fold_view(struct kiln__rewrite *rewrite, const struct kiln__node
             compose_below(rewrite, &view);
             changed = true;
         } else if (below == KILN__INSERT_SLICE && see_through(rewrite, &view)) {
-            kiln__rewrite_say(rewrite, "reads what was placed, or what was not placed over");
+            kiln__rewrite_log(rewrite, "reads what was placed, or what was not placed over");
             changed = true;
         }
     }
     if (!kiln__view_is_identity(&view.view, &view.shape, &input_of(rewrite, &view, 0)->shape))
         return kiln__rewrite_add(rewrite, &view);
-    kiln__rewrite_say(rewrite, "changes nothing");
+    kiln__rewrite_log(rewrite, "changes nothing");
     return view.input[0];
 }
 
@@ -139,7 +139,7 @@ static uint32_t fold_reshape(struct kiln__rewrite *rewrite, const struct kiln__n
         reshape.input[0] = input_of(rewrite, &reshape, 0)->input[0];
     if (!kiln__shape_equal(&reshape.shape, &input_of(rewrite, &reshape, 0)->shape))
         return kiln__rewrite_add(rewrite, &reshape);
-    kiln__rewrite_say(rewrite, "changes nothing");
+    kiln__rewrite_log(rewrite, "changes nothing");
     return reshape.input[0];
 }
 
@@ -153,7 +153,7 @@ static uint32_t fold_reduction(struct kiln__rewrite *rewrite, const struct kiln_
     while (first < rank && !(node->axes >> first & 1))
         first++;
     const uint64_t rows = ((uint64_t)1 << rank) - ((uint64_t)1 << first);
-    if (node->axes == rows || !kiln__ends_rows(shape, node->axes))
+    if (node->axes == rows || !kiln__axes_are_innermost(shape, node->axes))
         return kiln__rewrite_add(rewrite, node);
     struct kiln__node reduction = *node;
     reduction.axes = rows;
@@ -165,7 +165,7 @@ static uint32_t fold_reduction(struct kiln__rewrite *rewrite, const struct kiln_
     if (reshape.input[0] == KILN__NO_NODE)
         return KILN__NO_NODE;
     rewrite->uses.items[reshape.input[0]]++;
-    kiln__rewrite_say(rewrite, "goes along dimensions of 1, too");
+    kiln__rewrite_log(rewrite, "goes along dimensions of 1, too");
     return kiln__rewrite_add(rewrite, &reshape);
 }
 
@@ -203,7 +203,7 @@ uint32_t kiln__rewrite_fold(struct kiln__rewrite *rewrite, const struct kiln__no
     if (node->kind == KILN__REDUCE)
         return fold_reduction(rewrite, node);
     if (kiln__node_is_pointwise(node) && pointwise_is_identity(rewrite, node, &operand)) {
-        kiln__rewrite_say(rewrite, "changes nothing");
+        kiln__rewrite_log(rewrite, "changes nothing");
         return node->input[operand];
     }
     return kiln__rewrite_add(rewrite, node);

@@ -40,7 +40,7 @@ struct kiln__box kiln__rewrite_box(const struct kiln__view *view, const struct k
     return box;
 }
 
-bool kiln__rewrite_boxes_meet(const struct kiln__box *a, const struct kiln__box *b)
+bool kiln__rewrite_boxes_overlap(const struct kiln__box *a, const struct kiln__box *b)
 {
     bool meet = !a->empty && !b->empty;
     for (uint32_t d = 0; meet && d < KILN_MAX_RANK; d++)
@@ -79,7 +79,7 @@ uint32_t kiln__rewrite_skip_links(const struct kiln__rewrite *rewrite, uint32_t 
     for (const struct kiln__link *link; (link = find_link(rewrite, index));) {
         const struct kiln__link *next = find_link(rewrite, link->jump);
         uint32_t length = link->depth - (next ? next->depth : 0);
-        if (length < SHORTEST_JUMP || kiln__rewrite_boxes_meet(seen, &link->box))
+        if (length < SHORTEST_JUMP || kiln__rewrite_boxes_overlap(seen, &link->box))
             break;
         index = link->jump;
     }

@@ -70,8 +70,8 @@ static uint32_t find_order(const struct kiln__rewrite *rewrite, const struct kil
     return KILN__NO_NODE;
 }
 
-bool kiln__rewrite_is_from_outside(const struct kiln__rewrite *rewrite,
-                                   const struct kiln__node *node, unsigned deeper)
+bool kiln__rewrite_depends_on_inputs_only(const struct kiln__rewrite *rewrite,
+                                          const struct kiln__node *node, unsigned deeper)
 {
     while (kiln__node_is_movement(node))
         node = kiln__rewrite_at(rewrite, node->input[0]);
@@ -79,8 +79,8 @@ bool kiln__rewrite_is_from_outside(const struct kiln__rewrite *rewrite,
         return kiln__node_is_input(node) || node->kind == KILN__CONSTANT;
     bool all = true;
     for (unsigned i = 0; all && i < node->n_inputs; i++)
-        all = kiln__rewrite_is_from_outside(rewrite, kiln__rewrite_at(rewrite, node->input[i]),
-                                            deeper - 1);
+        all = kiln__rewrite_depends_on_inputs_only(
+            rewrite, kiln__rewrite_at(rewrite, node->input[i]), deeper - 1);
     return all;
 }
 
@@ -119,7 +119,7 @@ static bool is_parameter(const struct kiln__rewrite *rewrite, uint32_t permutati
 {
     const struct kiln__node *order = kiln__rewrite_at(rewrite, permutation);
     return (leaves_order(order) || kiln__node_count(operand) <= kiln__node_count(order) / SMALL) &&
-           kiln__rewrite_is_from_outside(rewrite, operand, KILN__PARAMETER_DEPTH) &&
+           kiln__rewrite_depends_on_inputs_only(rewrite, operand, KILN__PARAMETER_DEPTH) &&
            passes_reshapes(rewrite, permutation, operand);
 }
 
@@ -190,7 +190,7 @@ static uint32_t add_lifted(struct kiln__rewrite *rewrite, const struct kiln__nod
     view.shape = *shape;
     if (view.input[0] == KILN__NO_NODE)
         return KILN__NO_NODE;
-    kiln__rewrite_say(rewrite, "done before a transpose");
+    kiln__rewrite_log(rewrite, "done before a transpose");
     return kiln__rewrite_add(rewrite, &view);
 }
 

@@ -266,7 +266,7 @@ static bool merge_slice(struct kiln__rewrite *rewrite, const struct joined *join
         uint32_t index = kiln__rewrite_add(rewrite, &slice);
         if (index == KILN__NO_NODE)
             return false;
-        kiln__rewrite_stand_in(rewrite, results ? factor->result : factor->product, index);
+        kiln__rewrite_replace(rewrite, results ? factor->result : factor->product, index);
     }
     return true;
 }
@@ -284,7 +284,7 @@ static uint32_t merge_join(struct kiln__rewrite *rewrite, const struct kiln__nod
     uint32_t sum = has_bias ? add_sum(rewrite, product, bias) : product;
     if (sum == KILN__NO_NODE || (has_bias && !merge_slice(rewrite, joined, sum, true)))
         return KILN__NO_NODE;
-    kiln__rewrite_say(rewrite, "one product with %zu others of the same operand",
+    kiln__rewrite_log(rewrite, "one product with %zu others of the same operand",
                       joined->factors.count - 1);
     return rewrite->map[rewrite->current];
 }

@@ -20,7 +20,7 @@ struct kiln__narrow {
 };
 
 /* What is found out about the nodes before any is copied. */
-struct survey {
+struct findings {
     const struct kiln__graph *graph;
     const uint32_t *uses;
     struct kiln__narrow *narrow;
@@ -28,25 +28,25 @@ struct survey {
     bool *outside; /* and comes from outside so */
 };
 
-static const struct kiln__node *at(const struct survey *survey, uint32_t index)
+static const struct kiln__node *at(const struct findings *findings, uint32_t index)
 {
-    return &survey->graph->nodes.items[index];
+    return &findings->graph->nodes.items[index];
 }
 
-static bool is_same_shape(const struct survey *survey, uint32_t a, uint32_t b)
+static bool is_same_shape(const struct findings *findings, uint32_t a, uint32_t b)
 {
-    return kiln__shape_equal(&at(survey, a)->shape, &at(survey, b)->shape);
+    return kiln__shape_equal(&at(findings, a)->shape, &at(findings, b)->shape);
 }
 
 /* Whether the node computes with elements of its shape and numbers for all of them alone: as
  * updates of parameters do, and not norms and layers, with a number by row or column. */
-static bool is_uniform(const struct survey *survey, uint32_t index)
+static bool is_uniform(const struct findings *findings, uint32_t index)
 {
-    const struct kiln__node *node = at(survey, index);
+    const struct kiln__node *node = at(findings, index);
     bool uniform = kiln__node_is_pointwise(node);
     for (unsigned k = 0; k < node->n_inputs; k++)
-        uniform = uniform && (is_same_shape(survey, index, node->input[k]) ||
-                              kiln__node_count(at(survey, node->input[k])) == 1);
+        uniform = uniform && (is_same_shape(findings, index, node->input[k]) ||
+                              kiln__node_count(at(findings, node->input[k])) == 1);
     return uniform;
 }
 
@@ -60,79 +60,80 @@ static unsigned factors_of(const struct kiln__node *node)
 
 /* Whether a node is stored narrow by what it is made of being so. Of an input only a part may be
  * wanted: that is rounded, not the whole. */
-static bool hands_on(const struct survey *survey, uint32_t index)
+static bool hands_on(const struct findings *findings, uint32_t index)
 {
-    const struct kiln__node *node = at(survey, index);
+    const struct kiln__node *node = at(findings, index);
     uint32_t base = index;
-    while (kiln__node_is_movement(at(survey, base)))
-        base = at(survey, base)->input[0];
-    bool part = kiln__node_is_input(at(survey, base)) &&
-                kiln__node_count(node) < kiln__node_count(at(survey, base));
+    while (kiln__node_is_movement(at(findings, base)))
+        base = at(findings, base)->input[0];
+    bool part = kiln__node_is_input(at(findings, base)) &&
+                kiln__node_count(node) < kiln__node_count(at(findings, base));
     return node->kind == KILN__INSERT_SLICE || (kiln__node_is_movement(node) && !part);
 }
 
-static void want(const struct survey *survey, uint32_t index, kiln_type type)
+static void request_type(const struct findings *findings, uint32_t index, kiln_type type)
 {
-    uint8_t *wanted = &survey->narrow->wanted[index];
-    if (at(survey, index)->type == KILN_F32 && !*wanted)
+    uint8_t *wanted = &findings->narrow->wanted[index];
+    if (at(findings, index)->type == KILN_F32 && !*wanted)
         *wanted = (uint8_t)type;
 }
 
-static void want_operands(const struct survey *survey, uint32_t index)
+static void want_operands(const struct findings *findings, uint32_t index)
 {
-    const struct kiln__node *node = at(survey, index);
+    const struct kiln__node *node = at(findings, index);
     const kiln_type type = kiln__node_narrow(node);
     for (unsigned k = 0; type && k < factors_of(node); k++)
-        want(survey, node->input[k], type);
-    const kiln_type own = (kiln_type)survey->narrow->wanted[index];
-    for (unsigned k = 0; own && hands_on(survey, index) && k < node->n_inputs; k++)
-        want(survey, node->input[k], own);
+        request_type(findings, node->input[k], type);
+    const kiln_type own = (kiln_type)findings->narrow->wanted[index];
+    for (unsigned k = 0; own && hands_on(findings, index) && k < node->n_inputs; k++)
+        request_type(findings, node->input[k], own);
 }
 
 /* What the node's operand learns of being read by it. */
-static void note_reader(const struct survey *survey, uint32_t index, uint32_t operand)
+static void note_reader(const struct findings *findings, uint32_t index, uint32_t operand)
 {
-    survey->updates[operand] |= survey->updates[index] && is_uniform(survey, index) &&
-                                is_same_shape(survey, index, operand);
+    findings->updates[operand] |= findings->updates[index] && is_uniform(findings, index) &&
+                                  is_same_shape(findings, index, operand);
 }
 
-static void look_at_readers(const struct survey *survey)
+static void look_at_readers(const struct findings *findings)
 {
-    for (size_t i = 0; i < survey->graph->requests.count; i++)
-        survey->updates[survey->graph->requests.items[i].node] = true;
-    for (uint32_t i = (uint32_t)survey->graph->nodes.count; i-- > 0;) {
-        const struct kiln__node *node = at(survey, i);
-        if (!survey->uses[i])
+    for (size_t i = 0; i < findings->graph->requests.count; i++)
+        findings->updates[findings->graph->requests.items[i].node] = true;
+    for (uint32_t i = (uint32_t)findings->graph->nodes.count; i-- > 0;) {
+        const struct kiln__node *node = at(findings, i);
+        if (!findings->uses[i])
             continue;
-        want_operands(survey, i);
+        want_operands(findings, i);
         for (unsigned k = 0; k < node->n_inputs; k++)
             if (k == 0 || node->input[k] != node->input[0])
-                note_reader(survey, i, node->input[k]);
+                note_reader(findings, i, node->input[k]);
     }
 }
 
 /* ---- what is asked of each node by what it is made of ---- */
 
 /* Whether the value comes from outside, element by element. */
-static bool is_from_outside(const struct survey *survey, uint32_t index)
+static bool is_from_outside(const struct findings *findings, uint32_t index)
 {
-    const struct kiln__node *node = at(survey, index);
+    const struct kiln__node *node = at(findings, index);
     bool outside = kiln__node_is_input(node);
-    for (unsigned k = 0; k < node->n_inputs && !outside && is_uniform(survey, index); k++)
-        outside = is_same_shape(survey, index, node->input[k]) && survey->outside[node->input[k]];
+    for (unsigned k = 0; k < node->n_inputs && !outside && is_uniform(findings, index); k++)
+        outside =
+            is_same_shape(findings, index, node->input[k]) && findings->outside[node->input[k]];
     return outside;
 }
 
-static void look_at_operands(const struct survey *survey, uint32_t index)
+static void look_at_operands(const struct findings *findings, uint32_t index)
 {
-    const struct kiln__node *node = at(survey, index);
-    struct kiln__narrow *narrow = survey->narrow;
-    const bool moves = kiln__node_is_movement(node), outside = is_from_outside(survey, index);
-    survey->outside[index] = outside;
+    const struct kiln__node *node = at(findings, index);
+    struct kiln__narrow *narrow = findings->narrow;
+    const bool moves = kiln__node_is_movement(node), outside = is_from_outside(findings, index);
+    findings->outside[index] = outside;
     narrow->kept[index] = kiln__node_is_input(node) || node->kind == KILN__CONSTANT ||
-                          node->kind == KILN__IOTA || (outside && survey->updates[index]);
+                          node->kind == KILN__IOTA || (outside && findings->updates[index]);
     if (moves && narrow->wanted[node->input[0]] && !narrow->kept[node->input[0]])
-        want(survey, index, (kiln_type)narrow->wanted[node->input[0]]);
+        request_type(findings, index, (kiln_type)narrow->wanted[node->input[0]]);
     else if (moves)
         narrow->kept[index] = narrow->kept[node->input[0]];
 }
@@ -150,7 +151,7 @@ void kiln__rewrite_free_narrow(struct kiln__rewrite *rewrite)
     rewrite->narrow = NULL;
 }
 
-static bool look(struct kiln__rewrite *rewrite)
+static bool find_narrow(struct kiln__rewrite *rewrite)
 {
     const size_t count = rewrite->from->nodes.count;
     struct kiln__narrow *narrow = rewrite->narrow = calloc(1, sizeof *narrow);
@@ -160,20 +161,20 @@ static bool look(struct kiln__rewrite *rewrite)
     narrow->kept = calloc(count, sizeof *narrow->kept);
     narrow->stored = calloc(count, sizeof *narrow->stored);
     narrow->widened = calloc(count, sizeof *narrow->widened);
-    struct survey survey = {.graph = rewrite->from,
-                            .uses = rewrite->from_uses,
-                            .narrow = narrow,
-                            .updates = calloc(count, sizeof *survey.updates),
-                            .outside = calloc(count, sizeof *survey.outside)};
+    struct findings findings = {.graph = rewrite->from,
+                                .uses = rewrite->from_uses,
+                                .narrow = narrow,
+                                .updates = calloc(count, sizeof *findings.updates),
+                                .outside = calloc(count, sizeof *findings.outside)};
     bool done = narrow->wanted && narrow->kept && narrow->stored && narrow->widened &&
-                survey.updates && survey.outside;
+                findings.updates && findings.outside;
     if (done) {
-        look_at_readers(&survey);
+        look_at_readers(&findings);
         for (uint32_t i = 0; i < count; i++)
-            look_at_operands(&survey, i);
+            look_at_operands(&findings, i);
     }
-    free(survey.updates);
-    free(survey.outside);
+    free(findings.updates);
+    free(findings.outside);
     return done;
 }
 
@@ -203,13 +204,13 @@ static uint32_t stored_as(struct kiln__rewrite *rewrite, uint32_t index, uint32_
 static uint32_t store(struct kiln__rewrite *rewrite, const struct kiln__node *node, uint32_t copy,
                       kiln_type type)
 {
-    const struct survey survey = {.graph = rewrite->from};
-    const struct kiln__node *from = at(&survey, rewrite->current);
+    const struct findings findings = {.graph = rewrite->from};
+    const struct kiln__node *from = at(&findings, rewrite->current);
     struct kiln__node moved = *from;
     if (from->kind == KILN__CAST && kiln__graph_input(rewrite->to, node, 0)->type == type)
         return node->input[0];
-    if (!hands_on(&survey, rewrite->current)) {
-        kiln__rewrite_say(rewrite, "stored as %s", kiln_type_name(type));
+    if (!hands_on(&findings, rewrite->current)) {
+        kiln__rewrite_log(rewrite, "stored as %s", kiln_type_name(type));
         return add_cast(rewrite, copy, type);
     }
     moved.type = type;
@@ -218,7 +219,7 @@ static uint32_t store(struct kiln__rewrite *rewrite, const struct kiln__node *no
         if (moved.input[k] == KILN__NO_NODE)
             return KILN__NO_NODE;
     }
-    return kiln__rewrite_move(rewrite, copy, &moved);
+    return kiln__rewrite_clone_at(rewrite, copy, &moved);
 }
 
 /* What the node reads instead of `copy`, of what its operand `k` became. */
@@ -239,7 +240,7 @@ static uint32_t operand(struct kiln__rewrite *rewrite, const struct kiln__node *
 
 uint32_t kiln__rewrite_narrow(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
-    if (!rewrite->narrow && !look(rewrite))
+    if (!rewrite->narrow && !find_narrow(rewrite))
         return KILN__NO_NODE;
     struct kiln__narrow *narrow = rewrite->narrow;
     const uint32_t index = rewrite->current;

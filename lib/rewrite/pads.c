@@ -166,7 +166,7 @@ static uint32_t add_pad(struct kiln__rewrite *rewrite, const struct kiln__node *
     if (goes_over(rewrite, current) &&
         is_read_by(rewrite, pads->before, from_at(rewrite, pads->last)->input[0])) {
         own.input[1] = rewrite->map[pads->before];
-        kiln__rewrite_say(rewrite, "goes over the padding of the one before the last");
+        kiln__rewrite_log(rewrite, "goes over the padding of the one before the last");
     }
     const uint32_t made = kiln__rewrite_add(rewrite, &own);
     pads->before = pads->last;
@@ -182,7 +182,7 @@ static uint32_t add_pad(struct kiln__rewrite *rewrite, const struct kiln__node *
                                .shape = from_at(rewrite, part)->shape,
                                .view = node->view};
     users->shown = kiln__rewrite_add(rewrite, &shown);
-    kiln__rewrite_say(rewrite, "its part is read between the padding");
+    kiln__rewrite_log(rewrite, "its part is read between the padding");
     return users->shown == KILN__NO_NODE ? KILN__NO_NODE : made;
 }
 

@@ -22,7 +22,7 @@ uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__nod
     return index;
 }
 
-void kiln__rewrite_say(struct kiln__rewrite *rewrite, const char *format, ...)
+void kiln__rewrite_log(struct kiln__rewrite *rewrite, const char *format, ...)
 {
     if (!rewrite->log)
         return;
@@ -111,7 +111,7 @@ static void mark_operands(const struct kiln__graph *graph, uint8_t *readers)
     }
 }
 
-void kiln__rewrite_stand_in(struct kiln__rewrite *rewrite, uint32_t from, uint32_t to)
+void kiln__rewrite_replace(struct kiln__rewrite *rewrite, uint32_t from, uint32_t to)
 {
     if (rewrite->map[from] != KILN__NO_NODE)
         return;
@@ -134,7 +134,7 @@ uint32_t kiln__rewrite_copy(struct kiln__rewrite *rewrite, uint32_t index)
     uint32_t copy = rewrite->rule(rewrite, &node);
     rewrite->current = current;
     if (copy != KILN__NO_NODE)
-        kiln__rewrite_stand_in(rewrite, index, copy);
+        kiln__rewrite_replace(rewrite, index, copy);
     return copy;
 }
 
@@ -144,7 +144,7 @@ static bool copy_nodes(struct kiln__rewrite *rewrite)
         rewrite->current = i;
         if (!rewrite->from_uses[i]) {
             if (!kiln__node_is_input(&rewrite->from->nodes.items[i]))
-                kiln__rewrite_say(rewrite, "dropped, nobody asks for it");
+                kiln__rewrite_log(rewrite, "dropped, nobody asks for it");
             continue;
         }
         if (kiln__rewrite_copy(rewrite, i) == KILN__NO_NODE)
@@ -153,8 +153,8 @@ static bool copy_nodes(struct kiln__rewrite *rewrite)
     return true;
 }
 
-uint32_t kiln__rewrite_move(struct kiln__rewrite *rewrite, uint32_t index,
-                            const struct kiln__node *node)
+uint32_t kiln__rewrite_clone_at(struct kiln__rewrite *rewrite, uint32_t index,
+                                const struct kiln__node *node)
 {
     uint32_t copy = kiln__rewrite_add(rewrite, node);
     if (!kiln__vector_add(&rewrite->to->sunk_copies, (struct kiln__sunk_copy){index, copy}))

@@ -69,7 +69,7 @@ bool kiln__rewrite_run(struct kiln__graph *graph, struct kiln__graph *spare, kil
 uint32_t kiln__rewrite_copy(struct kiln__rewrite *rewrite, uint32_t index);
 
 /* Let node `to` be what becomes of `from`, which is not copied any more. */
-void kiln__rewrite_stand_in(struct kiln__rewrite *rewrite, uint32_t from, uint32_t to);
+void kiln__rewrite_replace(struct kiln__rewrite *rewrite, uint32_t from, uint32_t to);
 
 static inline const struct kiln__node *kiln__rewrite_at(const struct kiln__rewrite *rewrite,
                                                         uint32_t index)
@@ -81,8 +81,8 @@ static inline const struct kiln__node *kiln__rewrite_at(const struct kiln__rewri
 uint32_t kiln__rewrite_add(struct kiln__rewrite *rewrite, const struct kiln__node *node);
 
 /* The same of one that does what the node `index` of `to` does, at other elements. */
-uint32_t kiln__rewrite_move(struct kiln__rewrite *rewrite, uint32_t index,
-                            const struct kiln__node *node);
+uint32_t kiln__rewrite_clone_at(struct kiln__rewrite *rewrite, uint32_t index,
+                                const struct kiln__node *node);
 
 /* insert_chain.c: note an insertion that has a base; false without memory. */
 bool kiln__rewrite_add_link(struct kiln__rewrite *rewrite, uint32_t index);
@@ -95,18 +95,18 @@ uint32_t kiln__rewrite_skip_links(const struct kiln__rewrite *rewrite, uint32_t 
 /* What a view of `shape` shows of an input of `rank` dimensions. */
 struct kiln__box kiln__rewrite_box(const struct kiln__view *view, const struct kiln__shape *shape,
                                    uint32_t rank);
-bool kiln__rewrite_boxes_meet(const struct kiln__box *a, const struct kiln__box *b);
+bool kiln__rewrite_boxes_overlap(const struct kiln__box *a, const struct kiln__box *b);
 
 /* Elementwise operations that a parameter is looked through. */
 #define KILN__PARAMETER_DEPTH 6
 
 /* Whether `node` of `to` is made from what comes from outside alone, by movements and a few
  * elementwise operations: a bias, or a deviation that becomes a factor. */
-bool kiln__rewrite_is_from_outside(const struct kiln__rewrite *rewrite,
-                                   const struct kiln__node *node, unsigned deeper);
+bool kiln__rewrite_depends_on_inputs_only(const struct kiln__rewrite *rewrite,
+                                          const struct kiln__node *node, unsigned deeper);
 
 /* Log what happened to the current node. */
-void kiln__rewrite_say(struct kiln__rewrite *rewrite, const char *format, ...)
+void kiln__rewrite_log(struct kiln__rewrite *rewrite, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* The rules. */

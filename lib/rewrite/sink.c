@@ -42,7 +42,7 @@ static bool follows_product(const struct kiln__rewrite *rewrite, uint32_t index)
         uint32_t followed = KILN__NO_NODE;
         for (unsigned i = 0; i < node->n_inputs; i++) {
             const struct kiln__node *operand = kiln__graph_input(rewrite->to, node, i);
-            if (kiln__rewrite_is_from_outside(rewrite, operand, KILN__PARAMETER_DEPTH))
+            if (kiln__rewrite_depends_on_inputs_only(rewrite, operand, KILN__PARAMETER_DEPTH))
                 continue;
             if (followed != KILN__NO_NODE || rewrite->uses.items[node->input[i]] > 1 ||
                 !kiln__shape_equal(&operand->shape, &node->shape))
@@ -120,7 +120,7 @@ static bool shows_one_of_row(const struct kiln__rewrite *rewrite, const struct k
     const size_t length = length_along(&input->shape, axes);
     if (!axes)
         return false;
-    if (kiln__ends_rows(&input->shape, axes) && length >= KILN__SHORTEST_MAPPED_ROW &&
+    if (kiln__axes_are_innermost(&input->shape, axes) && length >= KILN__SHORTEST_MAPPED_ROW &&
         length <= KILN__LONGEST_MAPPED_ROW)
         return true;
     return length <= kiln__longest_row(&input->shape, axes) &&
@@ -378,7 +378,7 @@ static uint32_t sink_gather(struct kiln__rewrite *rewrite, const struct kiln__no
             return KILN__NO_NODE;
         rewrite->uses.items[result.input[i]]++;
     }
-    kiln__rewrite_say(rewrite, "done before %s", kiln__node_name(&below));
+    kiln__rewrite_log(rewrite, "done before %s", kiln__node_name(&below));
     return kiln__rewrite_add(rewrite, &result);
 }
 
@@ -405,6 +405,6 @@ uint32_t kiln__rewrite_sink(struct kiln__rewrite *rewrite, const struct kiln__no
             return KILN__NO_NODE;
         rewrite->uses.items[result.input[i]]++;
     }
-    kiln__rewrite_say(rewrite, "moved below %s", kiln__node_name(&below));
-    return kiln__rewrite_move(rewrite, node->input[0], &result);
+    kiln__rewrite_log(rewrite, "moved below %s", kiln__node_name(&below));
+    return kiln__rewrite_clone_at(rewrite, node->input[0], &result);
 }

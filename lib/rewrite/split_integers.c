@@ -83,6 +83,6 @@ uint32_t kiln__rewrite_split_integers(struct kiln__rewrite *rewrite, const struc
     const size_t *dims = node->shape.dims + node->shape.rank - 2, k = a->dims[a->rank - 1];
     if (dims[0] >= FEWEST && dims[1] >= FEWEST && has_exact_kernel(rewrite))
         return kiln__rewrite_add(rewrite, node);
-    kiln__rewrite_say(rewrite, "added up in parts of %d, in i32", KILN__INTEGERS_IN_F32);
+    kiln__rewrite_log(rewrite, "added up in parts of %d, in i32", KILN__INTEGERS_IN_F32);
     return add_parts(rewrite, node, k);
 }

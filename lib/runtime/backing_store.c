@@ -53,7 +53,7 @@ static kiln_status backing_store_fill(kiln_buffer *buffer, cl_mem memory, void *
 {
     const struct kiln__backing_store *source = &buffer->source;
     cl_command_queue queue;
-    kiln_status status = kiln__runtime_aside(buffer->stream->runtime, &queue, error);
+    kiln_status status = kiln__runtime_side_queue(buffer->stream->runtime, &queue, error);
     for (size_t offset = 0, n; offset < buffer->bytes && !status; offset += n) {
         n = buffer->bytes - offset < PIECE ? buffer->bytes - offset : PIECE;
         status = source->read(source->user, offset, piece, n);
@@ -168,7 +168,7 @@ kiln_status kiln__backing_hold_unbudgeted(kiln_buffer *buffer, cl_mem *memory,
 /* ---- giving it up ---- */
 
 /* Commands that are enqueued keep the memory until they have ended. */
-void kiln__backing_went_without(kiln_buffer *buffer)
+void kiln__backing_was_unread(kiln_buffer *buffer)
 {
     struct kiln__backing_store *source = &buffer->source;
     cl_mem memory = NULL;

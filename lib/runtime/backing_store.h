@@ -38,7 +38,7 @@ kiln_status kiln__backing_hold_unbudgeted(kiln_buffer *buffer, cl_mem *memory,
                                           struct kiln__error *error);
 
 /* A run that uses the buffer was enqueued, and does not read it. */
-void kiln__backing_went_without(kiln_buffer *buffer);
+void kiln__backing_was_unread(kiln_buffer *buffer);
 
 /* Set it, of a buffer that nobody else has; and with the buffer. */
 void kiln__backing_begin(kiln_buffer *buffer, kiln_buffer_reader read, void (*end)(void *user),

@@ -50,7 +50,7 @@ static cl_event *launch_event(struct commands *commands, bool compiles, cl_event
     if (runtime->trace || compiles || (ends && !later))
         return event;
     if (ends)
-        kiln__run_leave_open(commands->run);
+        kiln__run_defer_event(commands->run);
     return NULL;
 }
 
@@ -341,7 +341,7 @@ static kiln_status mark_buffers(struct commands *commands, size_t step, struct k
             clReleaseEvent(event);
             return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
         }
-        kiln__run_is_part(use->early);
+        kiln__run_mark_part(use->early);
         status = kiln__run_note(use->early, "marker", 0, event, error);
     }
     return status;
@@ -466,7 +466,7 @@ kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln_
     commands.run = kiln__run_create(stream);
     if (!commands.run)
         return kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to run the batch");
-    kiln__executable_call(executable, bindings->labels);
+    kiln__executable_set_labels(executable, bindings->labels);
     kiln__executable_begin(executable);
     kiln__stream_enter(stream);
     kiln__budget_enter(&executable->runtime->memory, false);
@@ -478,7 +478,7 @@ kiln_status kiln__commands_run(struct kiln__executable *executable, struct kiln_
     if (status) {
         kiln__run_release(commands.run);
     } else {
-        kiln__slot_memory_tell_unread(&commands.slots);
+        kiln__slot_memory_mark_unread(&commands.slots);
         kiln__executable_launched(executable);
         atomic_fetch_add(&executable->runtime->counters.batches, 1);
         *run = commands.run;

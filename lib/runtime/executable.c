@@ -178,7 +178,7 @@ static void executable_describe(struct kiln__executable *executable)
             calloc(kiln__plan_launches(plan) + 1, sizeof *executable->described);
     for (uint32_t i = 0; i < kiln__plan_launches(plan) && executable->described; i++) {
         struct kiln__text names = {0}, shapes = {0};
-        kiln__launch_words(plan, i, &names);
+        kiln__launch_operation_names(plan, i, &names);
         kiln__launch_shapes(plan, i, &shapes);
         struct kiln__trace_words words = {
             names.data ? names.data : "", shapes.data ? shapes.data : "",
@@ -190,7 +190,8 @@ static void executable_describe(struct kiln__executable *executable)
 }
 
 /* Without memory spans have no names. */
-void kiln__executable_call(struct kiln__executable *executable, const struct kiln__labels *labels)
+void kiln__executable_set_labels(struct kiln__executable *executable,
+                                 const struct kiln__labels *labels)
 {
     struct kiln__trace *trace = executable->runtime->trace;
     size_t launches = kiln__plan_launches(executable->plan), slots = executable->plan->slots.count;
@@ -205,9 +206,9 @@ void kiln__executable_call(struct kiln__executable *executable, const struct kil
     for (uint32_t i = 0; i < launches + slots && executable->called; i++) {
         struct kiln__text lines = {0};
         if (i < launches)
-            kiln__names_say(&names, i, "", "\n", &lines);
+            kiln__names_append(&names, i, "", "\n", &lines);
         else
-            kiln__names_say_slot(&names, i - (uint32_t)launches, "\n", &lines);
+            kiln__names_append_slot(&names, i - (uint32_t)launches, "\n", &lines);
         executable->called[i] = lines.data ? kiln__trace_call(trace, lines.data) : 0;
         kiln__text_free(&lines);
     }
@@ -240,7 +241,7 @@ kiln_status kiln__executable_create(struct kiln__runtime *runtime, const struct 
 }
 
 /* Where one piece is all, a pool takes it as it is if there is no room for more. */
-uint64_t kiln__executable_room(const struct kiln__plan *plan, uint64_t others)
+uint64_t kiln__executable_pool_bytes(const struct kiln__plan *plan, uint64_t others)
 {
     for (size_t i = 0; i < plan->slots.count; i++)
         if (plan->slots.items[i].storage == KILN__STORAGE_PREPACKED)
@@ -256,7 +257,7 @@ static void forget(struct kiln__executable *executable, size_t slot)
     executable->bound[slot] = (struct kiln__bound){0};
 }
 
-void kiln__executable_rest(struct kiln__executable *executable)
+void kiln__executable_unbind(struct kiln__executable *executable)
 {
     executable->run.settled = 0;
     for (size_t i = 0; executable->bound && i < executable->plan->slots.count; i++)
@@ -265,7 +266,7 @@ void kiln__executable_rest(struct kiln__executable *executable)
 
 void kiln__executable_return(struct kiln__executable *executable)
 {
-    kiln__executable_rest(executable);
+    kiln__executable_unbind(executable);
     return_kernels(executable);
 }
 
@@ -277,7 +278,7 @@ void kiln__executable_destroy(struct kiln__executable *executable)
     for (size_t i = 0; executable->tables && i < kiln__plan_launches(executable->plan); i++)
         if (executable->tables[i])
             kiln__budget_release_object(&executable->runtime->memory, executable->tables[i], 0);
-    kiln__executable_rest(executable);
+    kiln__executable_unbind(executable);
     if (executable->wrong)
         kiln__budget_release_object(&executable->runtime->memory, executable->wrong, 0);
     free(executable->uses);

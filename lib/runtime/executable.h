@@ -49,7 +49,7 @@ void kiln__executable_destroy(struct kiln__executable *executable);
 
 /* Pool memory that a run of the plan may need at once, as pools round it: what is kept, too, since
  * a run may have to make it again, and `others`, which are rounded already. */
-uint64_t kiln__executable_room(const struct kiln__plan *plan, uint64_t others);
+uint64_t kiln__executable_pool_bytes(const struct kiln__plan *plan, uint64_t others);
 
 /* Before a run takes memory. */
 void kiln__executable_begin(struct kiln__executable *executable);
@@ -62,13 +62,14 @@ kiln_status kiln__executable_bind(struct kiln__executable *executable, uint64_t 
 
 /* From now on it runs for a batch with these labels: where there is a trace, its launches have that
  * batch's names. */
-void kiln__executable_call(struct kiln__executable *executable, const struct kiln__labels *labels);
+void kiln__executable_set_labels(struct kiln__executable *executable,
+                                 const struct kiln__labels *labels);
 
 /* It was enqueued: programs that were compiled are stored. */
 void kiln__executable_launched(struct kiln__executable *executable);
 
 /* Forget the memory of the last run, wrappers too. */
-void kiln__executable_rest(struct kiln__executable *executable);
+void kiln__executable_unbind(struct kiln__executable *executable);
 
 /* The same, and give all kernels back: nobody runs it before it has borrowed them again. */
 void kiln__executable_return(struct kiln__executable *executable);

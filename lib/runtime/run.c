@@ -96,7 +96,7 @@ bool kiln__run_is_over(const struct kiln__run *run)
     return atomic_load(&run->told);
 }
 
-void kiln__run_is_part(struct kiln__run *run)
+void kiln__run_mark_part(struct kiln__run *run)
 {
     hear(run);
 }
@@ -123,7 +123,7 @@ void kiln__run_destroy_spare(struct kiln__stream *stream)
 
 /* ---- the end of a run that is left alone ---- */
 
-void kiln__run_leave_open(struct kiln__run *run)
+void kiln__run_defer_event(struct kiln__run *run)
 {
     run->open = true;
 }
@@ -262,12 +262,12 @@ cl_event kiln__run_end(struct kiln__run *run)
     return close_run(run, NULL) ? NULL : run->events.items[run->events.count - 1];
 }
 
-bool kiln__run_has_one(const struct kiln__run *run)
+bool kiln__run_has_one_event(const struct kiln__run *run)
 {
     return run->made == 1;
 }
 
-void kiln__run_settle(struct kiln__run *run)
+void kiln__run_wait_for_memory(struct kiln__run *run)
 {
     if (close_run(run, NULL) || clWaitForEvents((cl_uint)run->events.count, run->events.items))
         kiln__stream_finish(run->stream);
@@ -385,7 +385,7 @@ static void forget_bare(struct kiln__runs *runs)
     runs->runs.count--;
 }
 
-void kiln__runs_close(struct kiln__runs *runs)
+void kiln__runs_end_open(struct kiln__runs *runs)
 {
     pthread_mutex_lock(&runs->lock);
     for (size_t i = 0; i < runs->runs.count; i++)
@@ -417,7 +417,8 @@ void kiln__runs_add(struct kiln__run *run)
     pthread_mutex_unlock(&runs->lock);
 }
 
-kiln_status kiln__runs_tell(struct kiln__runs *runs, const char *call, struct kiln__error *error)
+kiln_status kiln__runs_report_failure(struct kiln__runs *runs, const char *call,
+                                      struct kiln__error *error)
 {
     pthread_mutex_lock(&runs->lock);
     sweep(runs);

@@ -39,13 +39,13 @@ kiln_status kiln__run_note_all(struct kiln__run *run, const char *name, uint64_t
                                struct kiln__events *events, struct kiln__error *error);
 
 /* While it is being enqueued: its last command has no event. */
-void kiln__run_leave_open(struct kiln__run *run);
+void kiln__run_defer_event(struct kiln__run *run);
 bool kiln__run_is_open(const struct kiln__run *run);
 
 /* The last command's event, and whether it is the only one. NULL where an open run cannot get one.
  */
 cl_event kiln__run_end(struct kiln__run *run);
-bool kiln__run_has_one(const struct kiln__run *run);
+bool kiln__run_has_one_event(const struct kiln__run *run);
 
 /* Wait for the run and look at every command. If the events cannot be awaited, or one has failed,
  * the queue is finished: nothing uses the caller's memory afterwards. `call` is for the sentence.
@@ -53,13 +53,13 @@ bool kiln__run_has_one(const struct kiln__run *run);
 kiln_status kiln__run_await(struct kiln__run *run, const char *call, struct kiln__error *error);
 
 /* Until nothing of it uses the caller's memory any more. How it ended is still to be told. */
-void kiln__run_settle(struct kiln__run *run);
+void kiln__run_wait_for_memory(struct kiln__run *run);
 
 /* The same without waiting; NOT_READY, without a sentence, before the end. */
 kiln_status kiln__run_poll(struct kiln__run *run, const char *call, struct kiln__error *error);
 
 /* A part of another run of the same stream, which tells how it ended: nobody asks this one. */
-void kiln__run_is_part(struct kiln__run *run);
+void kiln__run_mark_part(struct kiln__run *run);
 
 /* Add the end of a run that commands in another stream wait for. */
 kiln_status kiln__events_add(struct kiln__events *events, struct kiln__run *run,
@@ -74,8 +74,9 @@ void kiln__runs_destroy(struct kiln__runs *runs);
 void kiln__runs_add(struct kiln__run *run);
 
 /* Before its stream is finished: those that are open get their end, so that they can tell of it. */
-void kiln__runs_close(struct kiln__runs *runs);
+void kiln__runs_end_open(struct kiln__runs *runs);
 
 /* Whether a remembered run that has ended by now failed; each failure is told once.
  * Errors: DEVICE_ERROR. */
-kiln_status kiln__runs_tell(struct kiln__runs *runs, const char *call, struct kiln__error *error);
+kiln_status kiln__runs_report_failure(struct kiln__runs *runs, const char *call,
+                                      struct kiln__error *error);

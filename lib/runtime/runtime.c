@@ -8,8 +8,8 @@
 
 #include "runtime/clblast.h"
 
-kiln_status kiln__runtime_aside(struct kiln__runtime *runtime, cl_command_queue *queue,
-                                struct kiln__error *error)
+kiln_status kiln__runtime_side_queue(struct kiln__runtime *runtime, cl_command_queue *queue,
+                                     struct kiln__error *error)
 {
     cl_int code = CL_SUCCESS;
     pthread_mutex_lock(&runtime->making);
@@ -45,7 +45,7 @@ kiln_status kiln__runtime_begin(struct kiln__runtime *runtime,
     if (!status)
         status = kiln__stream_create(runtime, options->queue, &runtime->compute, error);
     if (!status && runtime->device.traits->lazy_memory)
-        status = kiln__runtime_aside(runtime, &runtime->memory.touches, error);
+        status = kiln__runtime_side_queue(runtime, &runtime->memory.touches, error);
     return status;
 }
 
@@ -115,18 +115,18 @@ cl_int kiln__runtime_finish(struct kiln__runtime *runtime)
 {
     cl_int first = CL_SUCCESS;
     for (struct kiln__stream *stream = runtime->streams; stream; stream = stream->next) {
-        kiln__runs_close(stream->runs);
+        kiln__runs_end_open(stream->runs);
         cl_int code = kiln__stream_finish(stream);
         first = first ? first : code;
     }
     return first;
 }
 
-kiln_status kiln__runtime_tell(struct kiln__runtime *runtime, const char *call,
-                               struct kiln__error *error)
+kiln_status kiln__runtime_report_failure(struct kiln__runtime *runtime, const char *call,
+                                         struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
     for (struct kiln__stream *stream = runtime->streams; stream && !status; stream = stream->next)
-        status = kiln__runs_tell(stream->runs, call, error);
+        status = kiln__runs_report_failure(stream->runs, call, error);
     return status;
 }

@@ -34,7 +34,7 @@ struct kiln__runtime {
     atomic_bool shown; /* the program has the first one's queue, and may rely on its order */
     struct kiln__trace *trace;  /* NULL: nobody asked for spans */
     struct kiln__budget memory; /* of the streams' pools */
-    cl_command_queue aside;     /* kiln__runtime_aside(); NULL until then; under `making` */
+    cl_command_queue aside;     /* kiln__runtime_side_queue(); NULL until then; under `making` */
     bool looks_at_buffers;      /* beside its runs, to compare or to judge what is in them */
     struct kiln__pins pins;     /* the program's pinned memory */
     atomic_bool lost;           /* the end of some commands could not be awaited */
@@ -68,8 +68,8 @@ kiln_status kiln__runtime_check_process(const struct kiln__runtime *runtime,
 
 /* A queue that never has anything else to do than what is waited for. Owner: the runtime.
  * Errors: DEVICE_ERROR. */
-kiln_status kiln__runtime_aside(struct kiln__runtime *runtime, cl_command_queue *queue,
-                                struct kiln__error *error);
+kiln_status kiln__runtime_side_queue(struct kiln__runtime *runtime, cl_command_queue *queue,
+                                     struct kiln__error *error);
 
 /* ---- all streams ---- */
 
@@ -84,5 +84,5 @@ cl_int kiln__runtime_finish(struct kiln__runtime *runtime);
 
 /* Whether a run that nobody waited for has failed; each failure is told once, for `call`.
  * Errors: DEVICE_ERROR. */
-kiln_status kiln__runtime_tell(struct kiln__runtime *runtime, const char *call,
-                               struct kiln__error *error);
+kiln_status kiln__runtime_report_failure(struct kiln__runtime *runtime, const char *call,
+                                         struct kiln__error *error);

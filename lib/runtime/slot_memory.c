@@ -200,13 +200,13 @@ static kiln_status place_sourced(struct kiln__slot_memory *slots, struct kiln__e
     return status;
 }
 
-void kiln__slot_memory_tell_unread(const struct kiln__slot_memory *slots)
+void kiln__slot_memory_mark_unread(const struct kiln__slot_memory *slots)
 {
     const struct kiln__executable *executable = slots->executable;
     for (size_t i = 0; i < executable->run.anew_count; i++) {
         const struct kiln__binding *binding = find_sourced(slots, executable->run.anew[i]);
         if (binding && !executable->run.memory[executable->run.anew[i]])
-            kiln__backing_went_without(binding->buffer);
+            kiln__backing_was_unread(binding->buffer);
     }
 }
 

@@ -43,7 +43,7 @@ kiln_status kiln__slot_memory_take(struct kiln__slot_memory *slots, struct kiln_
 void kiln__slot_memory_give_back(struct kiln__slot_memory *slots);
 
 /* The run was enqueued: tell buffers that have a source if it did without them. */
-void kiln__slot_memory_tell_unread(const struct kiln__slot_memory *slots);
+void kiln__slot_memory_mark_unread(const struct kiln__slot_memory *slots);
 
 /* The result that a step delivers; or NULL. */
 struct kiln__binding *kiln__slot_memory_result(const struct kiln__slot_memory *slots,

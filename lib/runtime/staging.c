@@ -104,7 +104,7 @@ static kiln_status go_straight(cl_command_queue queue, const struct kiln__transf
 
 /* One transfer, and the threads that share it: each has every so-manieth piece, and with them
  * pieces of the ring that no other one touches. */
-struct journey {
+struct striped_transfer {
     cl_command_queue queue;
     struct ring *ring;
     const struct kiln__transfer *whole;
@@ -113,8 +113,8 @@ struct journey {
     unsigned slots, first, threads; /* slots are a multiple of threads */
 };
 
-struct carrier {
-    const struct journey *journey;
+struct transfer_thread {
+    const struct striped_transfer *striped;
     pthread_t thread;
     struct kiln__events events;                 /* of its pieces, in their order */
     struct kiln__transfer leaving[MOST_PIECES]; /* per piece of the ring: what it brings down */
@@ -122,13 +122,13 @@ struct carrier {
     unsigned number;
 };
 
-static struct kiln__transfer staging_part(const struct journey *journey, size_t piece)
+static struct kiln__transfer staging_part(const struct striped_transfer *striped, size_t piece)
 {
-    struct kiln__transfer transfer = *journey->whole;
-    size_t from = piece * journey->piece_bytes, left = transfer.bytes - from;
+    struct kiln__transfer transfer = *striped->whole;
+    size_t from = piece * striped->piece_bytes, left = transfer.bytes - from;
     transfer.offset += from;
     transfer.host += from;
-    transfer.bytes = left < journey->piece_bytes ? left : journey->piece_bytes;
+    transfer.bytes = left < striped->piece_bytes ? left : striped->piece_bytes;
     return transfer;
 }
 
@@ -149,78 +149,78 @@ static void copy_past(char *to, const char *from, size_t bytes)
     memcpy(to, from, bytes);
 }
 
-static char *pinned_at(const struct journey *journey, unsigned slot)
+static char *pinned_at(const struct striped_transfer *striped, unsigned slot)
 {
-    return journey->ring->pinned.memory + slot * journey->piece_bytes;
+    return striped->ring->pinned.memory + slot * striped->piece_bytes;
 }
 
 /* Until nothing uses the piece of the ring any more: its command has completed, or failed; which of
  * the two is for the events to say. What it brought is handed over. */
-static kiln_status staging_empty(struct carrier *carrier, unsigned slot)
+static kiln_status staging_empty(struct transfer_thread *thread, unsigned slot)
 {
-    const struct journey *journey = carrier->journey;
-    cl_event *busy = &journey->ring->busy[slot];
-    struct kiln__transfer *leaving = &carrier->leaving[slot];
+    const struct striped_transfer *striped = thread->striped;
+    cl_event *busy = &striped->ring->busy[slot];
+    struct kiln__transfer *leaving = &thread->leaving[slot];
     if (!*busy)
         return KILN_OK;
     cl_int code = clWaitForEvents(1, busy);
     if (code && code != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
-        return kiln__cl_fail(&carrier->error, "clWaitForEvents", code);
+        return kiln__cl_fail(&thread->error, "clWaitForEvents", code);
     clReleaseEvent(*busy);
     *busy = NULL;
     if (leaving->host && !code)
-        copy_past(leaving->host, pinned_at(journey, slot), leaving->bytes);
+        copy_past(leaving->host, pinned_at(striped, slot), leaving->bytes);
     leaving->host = NULL;
     return KILN_OK;
 }
 
-static kiln_status carry_piece(struct carrier *carrier, size_t piece)
+static kiln_status carry_piece(struct transfer_thread *thread, size_t piece)
 {
-    const struct journey *journey = carrier->journey;
-    unsigned slot = (unsigned)((journey->first + piece) % journey->slots);
-    struct kiln__transfer own = staging_part(journey, piece), staged = own;
-    cl_event *busy = &journey->ring->busy[slot], event = NULL;
-    kiln_status status = staging_empty(carrier, slot);
+    const struct striped_transfer *striped = thread->striped;
+    unsigned slot = (unsigned)((striped->first + piece) % striped->slots);
+    struct kiln__transfer own = staging_part(striped, piece), staged = own;
+    cl_event *busy = &striped->ring->busy[slot], event = NULL;
+    kiln_status status = staging_empty(thread, slot);
     if (status)
         return status;
-    staged.host = pinned_at(journey, slot);
-    if (journey->up)
+    staged.host = pinned_at(striped, slot);
+    if (striped->up)
         memcpy(staged.host, own.host, own.bytes);
-    status = go_straight(journey->queue, &staged, journey->up, &carrier->events, &carrier->error);
+    status = go_straight(striped->queue, &staged, striped->up, &thread->events, &thread->error);
     if (status)
         return status;
-    event = carrier->events.items[carrier->events.count - 1];
+    event = thread->events.items[thread->events.count - 1];
     cl_int code = clRetainEvent(event);
     if (code) {
-        kiln__cl_finish(journey->queue);
-        return kiln__cl_fail(&carrier->error, "clRetainEvent", code);
+        kiln__cl_finish(striped->queue);
+        return kiln__cl_fail(&thread->error, "clRetainEvent", code);
     }
     *busy = event;
-    if (!journey->up)
-        carrier->leaving[slot] = own;
-    code = journey->pieces > 1 ? clFlush(journey->queue) : CL_SUCCESS;
-    return code ? kiln__cl_fail(&carrier->error, "clFlush", code) : KILN_OK;
+    if (!striped->up)
+        thread->leaving[slot] = own;
+    code = striped->pieces > 1 ? clFlush(striped->queue) : CL_SUCCESS;
+    return code ? kiln__cl_fail(&thread->error, "clFlush", code) : KILN_OK;
 }
 
 /* Pieces that are on their way down arrive also after an error. */
 static void *carry(void *argument)
 {
-    struct carrier *carrier = argument;
-    const struct journey *journey = carrier->journey;
+    struct transfer_thread *thread = argument;
+    const struct striped_transfer *striped = thread->striped;
     kiln_status status = KILN_OK;
-    size_t piece = carrier->number;
-    for (; piece < journey->pieces && !status; piece += journey->threads)
-        status = carry_piece(carrier, piece);
-    for (unsigned i = 0; i < journey->slots && !journey->up; i++, piece += journey->threads) {
-        unsigned slot = (unsigned)((journey->first + piece) % journey->slots);
-        if (carrier->leaving[slot].host)
-            staging_empty(carrier, slot);
+    size_t piece = thread->number;
+    for (; piece < striped->pieces && !status; piece += striped->threads)
+        status = carry_piece(thread, piece);
+    for (unsigned i = 0; i < striped->slots && !striped->up; i++, piece += striped->threads) {
+        unsigned slot = (unsigned)((striped->first + piece) % striped->slots);
+        if (thread->leaving[slot].host)
+            staging_empty(thread, slot);
     }
     return NULL;
 }
 
-/* The caller is the first carrier, and does also what no thread could be made for. */
-static void carry_all(struct carrier *carriers, unsigned threads)
+/* The caller is the first thread, and does also what no thread could be made for. */
+static void carry_all(struct transfer_thread *carriers, unsigned threads)
 {
     sigset_t every, before;
     unsigned started = 1;
@@ -240,28 +240,29 @@ static void carry_all(struct carrier *carriers, unsigned threads)
 }
 
 /* The events in the pieces' order. Threads enqueued them in any: a marker comes after all. */
-static kiln_status staging_collect(const struct journey *journey, struct carrier *carriers,
-                                   struct kiln__events *events, struct kiln__error *error)
+static kiln_status staging_collect(const struct striped_transfer *striped,
+                                   struct transfer_thread *carriers, struct kiln__events *events,
+                                   struct kiln__error *error)
 {
     kiln_status status = KILN_OK;
-    for (size_t i = 0; i < journey->pieces; i++) {
-        struct carrier *carrier = &carriers[i % journey->threads];
-        if (i / journey->threads >= carrier->events.count)
+    for (size_t i = 0; i < striped->pieces; i++) {
+        struct transfer_thread *thread = &carriers[i % striped->threads];
+        if (i / striped->threads >= thread->events.count)
             continue;
-        kiln_status kept = staging_note(journey->queue, events,
-                                        carrier->events.items[i / journey->threads], error);
+        kiln_status kept =
+            staging_note(striped->queue, events, thread->events.items[i / striped->threads], error);
         status = status ? status : kept;
     }
-    for (unsigned i = 0; i < journey->threads; i++) {
+    for (unsigned i = 0; i < striped->threads; i++) {
         kiln__vector_free(&carriers[i].events);
         if (carriers[i].error.status && !status)
             status = kiln__fail(error, carriers[i].error.status, "%s", carriers[i].error.text);
     }
-    if (status || journey->threads == 1)
+    if (status || striped->threads == 1)
         return status;
     cl_event event = NULL;
-    status = kiln__cl_mark(journey->queue, &event, error);
-    return status ? status : staging_note(journey->queue, events, event, error);
+    status = kiln__cl_mark(striped->queue, &event, error);
+    return status ? status : staging_note(striped->queue, events, event, error);
 }
 
 static unsigned threads_for(const struct kiln__staging *staging, size_t bytes)
@@ -280,21 +281,21 @@ static kiln_status go_through(struct kiln__staging *staging, unsigned number,
                               struct kiln__events *events, struct kiln__error *error)
 {
     const struct ring_size *size = &sizes[number];
-    struct carrier carriers[MOST_THREADS];
-    struct journey journey = {.queue = staging->options.queue,
-                              .ring = &staging->rings[number],
-                              .whole = transfer,
-                              .up = up,
-                              .piece_bytes = size->bytes,
-                              .pieces = (transfer->bytes + size->bytes - 1) / size->bytes,
-                              .slots = size->pieces,
-                              .first = staging->rings[number].next};
-    journey.threads = threads_for(staging, transfer->bytes);
-    for (unsigned i = 0; i < journey.threads; i++)
-        carriers[i] = (struct carrier){.journey = &journey, .number = i};
-    carry_all(carriers, journey.threads);
-    staging->rings[number].next = (unsigned)((journey.first + journey.pieces) % size->pieces);
-    return staging_collect(&journey, carriers, events, error);
+    struct transfer_thread carriers[MOST_THREADS];
+    struct striped_transfer striped = {.queue = staging->options.queue,
+                                       .ring = &staging->rings[number],
+                                       .whole = transfer,
+                                       .up = up,
+                                       .piece_bytes = size->bytes,
+                                       .pieces = (transfer->bytes + size->bytes - 1) / size->bytes,
+                                       .slots = size->pieces,
+                                       .first = staging->rings[number].next};
+    striped.threads = threads_for(staging, transfer->bytes);
+    for (unsigned i = 0; i < striped.threads; i++)
+        carriers[i] = (struct transfer_thread){.striped = &striped, .number = i};
+    carry_all(carriers, striped.threads);
+    staging->rings[number].next = (unsigned)((striped.first + striped.pieces) % size->pieces);
+    return staging_collect(&striped, carriers, events, error);
 }
 
 /* Once: a driver that refuses is not asked again. The lock is held. */

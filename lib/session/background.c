@@ -54,12 +54,12 @@
 struct search {
     struct kiln__runtime *runtime;
     const struct kiln__plan *plan;
-    struct kiln__wishes wishes;
+    struct kiln__program_specs specs;
     struct kiln__missing missing; /* of those */
     bool *generic;                /* per group */
 };
 
-/* The wish for the launch's kernel among those missing; their count: it is not. */
+/* The spec for the launch's kernel among those missing; their count: it is not. */
 static size_t find_missing(const struct search *search, const struct kiln__launch *launch)
 {
     struct kiln__text name = {0};
@@ -77,98 +77,6 @@ static bool is_missing(const struct search *search, const struct kiln__launch *l
 {
     return launch->source != KILN__SOURCE_CLBLAST &&
            find_missing(search, launch) < search->missing.count;
-}
-
-/* ---- the generic kernel ---- */
-
-/* Whether the generic kernel is soon done with it. */
-static bool suits_generic(const struct search *search, uint32_t group)
-{
-    const bool chunked = search->plan->options.device->traits->chunked;
-    uint64_t work = kiln__generic_work(search->plan, group);
-    return work && work <= (chunked ? MOST_STEPS_CPU : MOST_STEPS_GPU);
-}
-
-/* Groups without a launch: another one's kernel does their work, which the generic one does not. */
-static void choose_parts(struct search *search)
-{
-    const struct kiln__plan *plan = search->plan;
-    size_t groups = plan->fusion.groups.count;
-    bool *launched = calloc(groups + 1, sizeof *launched);
-    for (size_t i = 0; launched && i < plan->launches.count; i++)
-        launched[plan->launches.items[i].group] = true;
-    for (uint32_t g = 0; launched && g < groups; g++)
-        search->generic[g] = search->generic[g] || (!launched[g] && suits_generic(search, g));
-    free(launched);
-}
-
-/* Which groups lack a kernel and are better computed by the generic one. */
-static size_t choose_groups(struct search *search)
-{
-    const struct kiln__plan *plan = search->plan;
-    size_t chosen = 0;
-    for (size_t i = 0; i < plan->launches.count; i++) {
-        const struct kiln__launch *launch = &plan->launches.items[i];
-        bool *generic = &search->generic[launch->group];
-        if (*generic || !is_missing(search, launch))
-            continue;
-        *generic = suits_generic(search, launch->group);
-        chosen += *generic;
-    }
-    choose_parts(search);
-    return chosen;
-}
-
-static struct kiln__background *make_plan(const struct search *search,
-                                          const struct kiln__graph *graph)
-{
-    struct kiln__plan_options options = search->plan->options;
-    struct kiln__background *background = calloc(1, sizeof *background);
-    struct kiln__error error = {0};
-    uint64_t limit = search->runtime->memory.limit;
-    options.generic = search->generic;
-    options.limit = 0; /* its groups are the plan's */
-    if (!background || kiln__compile_plan(graph, &options, NULL, &background->plan, &error)) {
-        free(background);
-        return NULL;
-    }
-    if (kiln__executable_room(&background->plan, 0) <= limit)
-        return background;
-    kiln__background_free(background);
-    return NULL;
-}
-
-/* Whether the generic kernel itself would have to be compiled: any launch of the plan has it. */
-static bool lacks_generic(const struct search *search, const struct kiln__plan *plan)
-{
-    struct kiln__wishes wishes = {0};
-    struct kiln__missing absent = {0};
-    bool lacks = false;
-    if (kiln__wishes_list(search->runtime->programs, plan, KILN__KERNELS_JOINED, true, &wishes))
-        kiln__programs_find_missing(search->runtime->programs, wishes.items, wishes.count, &absent);
-    for (size_t i = 0; i < absent.count; i++)
-        lacks = lacks || !strcmp(absent.items[i]->kernel, "kiln_generic");
-    free(absent.items);
-    kiln__wishes_free(&wishes);
-    return lacks;
-}
-
-static struct kiln__background *begin_generic(struct search *search,
-                                              const struct kiln__graph *graph)
-{
-    if (graph->batch_invariant || search->plan->fusion.graph.rematerialised.count ||
-        search->runtime->device.traits->no_generic_kernel)
-        return NULL;
-    search->generic = calloc(search->plan->fusion.groups.count + 1, sizeof *search->generic);
-    if (!search->generic || choose_groups(search) < FEWEST_MISSING)
-        return NULL;
-    struct kiln__background *background = make_plan(search, graph);
-    if (background && search->missing.count < FEWEST_MISSING_COLD &&
-        lacks_generic(search, &background->plan)) {
-        kiln__background_free(background);
-        background = NULL;
-    }
-    return background;
 }
 
 /* ---- quick kernels ---- */
@@ -243,6 +151,99 @@ static struct kiln__background *begin_quick(const struct search *search)
     return NULL;
 }
 
+/* ---- the generic kernel ---- */
+
+/* Whether the generic kernel is soon done with it. */
+static bool suits_generic(const struct search *search, uint32_t group)
+{
+    const bool chunked = search->plan->options.device->traits->chunked;
+    uint64_t work = kiln__generic_work(search->plan, group);
+    return work && work <= (chunked ? MOST_STEPS_CPU : MOST_STEPS_GPU);
+}
+
+/* Groups without a launch: another one's kernel does their work, which the generic one does not. */
+static void choose_parts(struct search *search)
+{
+    const struct kiln__plan *plan = search->plan;
+    size_t groups = plan->fusion.groups.count;
+    bool *launched = calloc(groups + 1, sizeof *launched);
+    for (size_t i = 0; launched && i < plan->launches.count; i++)
+        launched[plan->launches.items[i].group] = true;
+    for (uint32_t g = 0; launched && g < groups; g++)
+        search->generic[g] = search->generic[g] || (!launched[g] && suits_generic(search, g));
+    free(launched);
+}
+
+/* Which groups lack a kernel and are better computed by the generic one. */
+static size_t choose_groups(struct search *search)
+{
+    const struct kiln__plan *plan = search->plan;
+    size_t chosen = 0;
+    for (size_t i = 0; i < plan->launches.count; i++) {
+        const struct kiln__launch *launch = &plan->launches.items[i];
+        bool *generic = &search->generic[launch->group];
+        if (*generic || !is_missing(search, launch))
+            continue;
+        *generic = suits_generic(search, launch->group);
+        chosen += *generic;
+    }
+    choose_parts(search);
+    return chosen;
+}
+
+static struct kiln__background *make_plan(const struct search *search,
+                                          const struct kiln__graph *graph)
+{
+    struct kiln__plan_options options = search->plan->options;
+    struct kiln__background *background = calloc(1, sizeof *background);
+    struct kiln__error error = {0};
+    uint64_t limit = search->runtime->memory.limit;
+    options.generic = search->generic;
+    options.limit = 0; /* its groups are the plan's */
+    if (!background || kiln__compile_plan(graph, &options, NULL, &background->plan, &error)) {
+        free(background);
+        return NULL;
+    }
+    if (kiln__executable_pool_bytes(&background->plan, 0) <= limit)
+        return background;
+    kiln__background_free(background);
+    return NULL;
+}
+
+/* Whether the generic kernel itself would have to be compiled: any launch of the plan has it. */
+static bool lacks_generic(const struct search *search, const struct kiln__plan *plan)
+{
+    struct kiln__program_specs specs = {0};
+    struct kiln__missing absent = {0};
+    bool lacks = false;
+    if (kiln__program_specs_list(search->runtime->programs, plan, KILN__KERNELS_JOINED, true,
+                                 &specs))
+        kiln__programs_find_missing(search->runtime->programs, specs.items, specs.count, &absent);
+    for (size_t i = 0; i < absent.count; i++)
+        lacks = lacks || !strcmp(absent.items[i]->kernel, "kiln_generic");
+    free(absent.items);
+    kiln__program_specs_free(&specs);
+    return lacks;
+}
+
+static struct kiln__background *begin_generic(struct search *search,
+                                              const struct kiln__graph *graph)
+{
+    if (graph->batch_invariant || search->plan->fusion.graph.rematerialised.count ||
+        search->runtime->device.traits->no_generic_kernel)
+        return NULL;
+    search->generic = calloc(search->plan->fusion.groups.count + 1, sizeof *search->generic);
+    if (!search->generic || choose_groups(search) < FEWEST_MISSING)
+        return NULL;
+    struct kiln__background *background = make_plan(search, graph);
+    if (background && search->missing.count < FEWEST_MISSING_COLD &&
+        lacks_generic(search, &background->plan)) {
+        kiln__background_free(background);
+        background = NULL;
+    }
+    return background;
+}
+
 /* ---- missing kernels ---- */
 
 /* A core is left for the runs meanwhile. */
@@ -258,9 +259,10 @@ static struct kiln__background *background_begin(struct search *search,
                                                  const struct kiln__graph *graph)
 {
     struct kiln__programs *programs = search->runtime->programs;
-    if (!kiln__wishes_list(programs, search->plan, KILN__KERNELS_JOINED, true, &search->wishes))
+    if (!kiln__program_specs_list(programs, search->plan, KILN__KERNELS_JOINED, true,
+                                  &search->specs))
         return NULL;
-    kiln__programs_find_missing(programs, search->wishes.items, search->wishes.count,
+    kiln__programs_find_missing(programs, search->specs.items, search->specs.count,
                                 &search->missing);
     if (!search->missing.items || search->missing.count < FEWEST_MISSING)
         return NULL;
@@ -269,8 +271,8 @@ static struct kiln__background *background_begin(struct search *search,
         quick ? begin_quick(search) : begin_generic(search, graph);
     if (!background)
         return NULL;
-    kiln__compile_workers_start_wishes(&background->workers, programs, &search->missing,
-                                       count_workers(search->missing.count), true);
+    kiln__compile_workers_start_specs(&background->workers, programs, &search->missing,
+                                      count_workers(search->missing.count), true);
     background->state = KILN__BACKGROUND_COMPILES;
     KILN__LOG(KILN__LOG_INFO,
               "%zu kernels are compiled in the background of a batch that runs %s until then",
@@ -321,27 +323,28 @@ static enum kiln__background_state compile_joined(struct kiln__background *backg
         !kiln__compile_workers_is_possible(programs))
         return KILN__BACKGROUND_STAYS;
     KILN__LOG(KILN__LOG_INFO, "what joins launches is compiled behind a batch that runs often");
-    kiln__compile_workers_start_wishes(&background->workers, programs, missing, 1, false);
+    kiln__compile_workers_start_specs(&background->workers, programs, missing, 1, false);
     return KILN__BACKGROUND_COMPILES;
 }
 
 /* Their kernels that are not there, of those wished for; without memory no list. */
 static void list_missing(const struct kiln__background *background, struct kiln__programs *programs,
-                         struct kiln__wishes *wishes, struct kiln__missing *missing)
+                         struct kiln__program_specs *specs, struct kiln__missing *missing)
 {
-    if (kiln__wishes_list(programs, &background->plan, KILN__KERNELS_JOINED_ALONE, true, wishes))
-        kiln__programs_find_missing(programs, wishes->items, wishes->count, missing);
+    if (kiln__program_specs_list(programs, &background->plan, KILN__KERNELS_JOINED_ALONE, true,
+                                 specs))
+        kiln__programs_find_missing(programs, specs->items, specs->count, missing);
 }
 
-bool kiln__background_lacks(const struct kiln__background *background,
-                            struct kiln__programs *programs)
+bool kiln__background_is_missing(const struct kiln__background *background,
+                                 struct kiln__programs *programs)
 {
-    struct kiln__wishes wishes = {0};
+    struct kiln__program_specs specs = {0};
     struct kiln__missing missing = {0};
-    list_missing(background, programs, &wishes, &missing);
+    list_missing(background, programs, &specs, &missing);
     const bool lacks = missing.count;
     free(missing.items);
-    kiln__wishes_free(&wishes);
+    kiln__program_specs_free(&specs);
     return lacks;
 }
 
@@ -349,22 +352,22 @@ bool kiln__background_lacks(const struct kiln__background *background,
 static enum kiln__background_state find_joined(struct kiln__background *background,
                                                struct kiln__programs *programs, bool compiles)
 {
-    struct kiln__wishes wishes = {0};
+    struct kiln__program_specs specs = {0};
     struct kiln__missing missing = {0};
     enum kiln__background_state state = KILN__BACKGROUND_STAYS;
-    list_missing(background, programs, &wishes, &missing);
+    list_missing(background, programs, &specs, &missing);
     if (missing.items)
         state = !missing.count ? KILN__BACKGROUND_OVER
                 : compiles     ? compile_joined(background, programs, &missing)
                                : KILN__BACKGROUND_WAITS;
     free(missing.items);
-    kiln__wishes_free(&wishes);
+    kiln__program_specs_free(&specs);
     return state;
 }
 
-struct kiln__background_step kiln__background_go_on(struct kiln__background *background,
-                                                    struct kiln__runtime *runtime,
-                                                    const struct kiln__plan *plan, bool compiles)
+struct kiln__background_step kiln__background_advance(struct kiln__background *background,
+                                                      struct kiln__runtime *runtime,
+                                                      const struct kiln__plan *plan, bool compiles)
 {
     struct kiln__background_step step = {.state = KILN__BACKGROUND_STAYS};
     struct kiln__plan *joined = &background->plan;
@@ -389,7 +392,7 @@ struct kiln__background *kiln__background_begin(struct kiln__runtime *runtime,
     if (kiln__compile_workers_is_possible(runtime->programs))
         background = background_begin(&search, graph);
     free(search.missing.items);
-    kiln__wishes_free(&search.wishes);
+    kiln__program_specs_free(&search.specs);
     free(search.generic);
     return background;
 }

@@ -49,13 +49,13 @@ struct kiln__background_step {
     uint64_t pays;
     size_t bytes;
 };
-struct kiln__background_step kiln__background_go_on(struct kiln__background *background,
-                                                    struct kiln__runtime *runtime,
-                                                    const struct kiln__plan *plan, bool compiles);
+struct kiln__background_step kiln__background_advance(struct kiln__background *background,
+                                                      struct kiln__runtime *runtime,
+                                                      const struct kiln__plan *plan, bool compiles);
 
 /* Whether neither memory nor disk has a kernel that joins launches. */
-bool kiln__background_lacks(const struct kiln__background *background,
-                            struct kiln__programs *programs);
+bool kiln__background_is_missing(const struct kiln__background *background,
+                                 struct kiln__programs *programs);
 
 /* Whether it is time for the plan's own kernels: those that could not be compiled apart are
  * compiled where they are met; but what joins launches is not. */

@@ -123,7 +123,7 @@ static kiln_status plan_smaller(const struct kiln__plan *plan, bool first, uint6
 /* What is left of the limit for the arena. */
 static uint64_t room_for_arena(const struct kiln__plan *plan, uint64_t limit)
 {
-    uint64_t others = kiln__executable_room(plan, 0) - plan->arena_bytes;
+    uint64_t others = kiln__executable_pool_bytes(plan, 0) - plan->arena_bytes;
     return others < limit ? limit - others : 0;
 }
 
@@ -134,7 +134,7 @@ static kiln_status compile_fit(struct kiln__plan *plan, struct kiln__error *erro
     const uint64_t limit = plan->options.limit;
     struct kiln__plan now = {0};
     uint64_t bytes = room_for_arena(plan, limit);
-    bool made = limit && kiln__executable_room(plan, 0) > limit, fits = !made;
+    bool made = limit && kiln__executable_pool_bytes(plan, 0) > limit, fits = !made;
     kiln_status status = KILN_OK;
     for (unsigned round = 0; round < MOST_ROUNDS && made && !fits && !status; round++) {
         struct kiln__plan next;
@@ -143,7 +143,7 @@ static kiln_status compile_fit(struct kiln__plan *plan, struct kiln__error *erro
             break;
         kiln__plan_free(&now);
         now = next;
-        fits = kiln__executable_room(&now, 0) <= limit;
+        fits = kiln__executable_pool_bytes(&now, 0) <= limit;
     }
     if (made && fits && !status) {
         struct kiln__plan large = *plan;

@@ -57,17 +57,18 @@ kiln_status kiln__get_programs(struct kiln__programs *programs, const struct kil
                                const struct kiln__labels *labels, enum kiln__kernel_set kernels,
                                struct kiln__launch_program *found, struct kiln__error *error);
 
-/* Some of a plan's programs as wishes, with their texts. */
-struct kiln__wishes {
-    struct kiln__program_wish *items;
-    struct kiln__wish_texts *texts;
+/* Some of a plan's programs as specs, with their texts. */
+struct kiln__program_specs {
+    struct kiln__program_spec *items;
+    struct kiln__spec_texts *texts;
     size_t count, most;
 };
 
 /* `only_new`: not those in memory. False without memory; to be freed then, too. */
-bool kiln__wishes_list(struct kiln__programs *programs, const struct kiln__plan *plan,
-                       enum kiln__kernel_set kernels, bool only_new, struct kiln__wishes *wishes);
-void kiln__wishes_free(struct kiln__wishes *wishes);
+bool kiln__program_specs_list(struct kiln__programs *programs, const struct kiln__plan *plan,
+                              enum kiln__kernel_set kernels, bool only_new,
+                              struct kiln__program_specs *specs);
+void kiln__program_specs_free(struct kiln__program_specs *specs);
 
 /* Before that: have them compiled side by side on `*threads` threads (0: as many as there are
  * cores) and stored; NULL: only what nothing has yet, and as the context's mode says. What does not

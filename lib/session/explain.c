@@ -88,7 +88,7 @@ static void explain_launch(const struct kiln__names *names, uint32_t index, stru
                        kiln__plan_joins_later(plan) ? " once the batch has run often" : "");
     if (unjoined)
         kiln__text_add(text, ", by itself: %s", unjoined);
-    kiln__names_say(names, index, ", for ", ", ", text);
+    kiln__names_append(names, index, ", for ", ", ", text);
 }
 
 static void explain_dependencies(const struct kiln__plan *plan, const struct kiln__plan_step *step,

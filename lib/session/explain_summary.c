@@ -50,7 +50,7 @@ static const char *precision_of(const struct kiln__graph *graph)
                    ? KILN__PRODUCT_EXACT
                    : node->op;
     }
-    return kiln__product_word(name);
+    return kiln__product_name_text(name);
 }
 
 void kiln__explain_summary(const struct kiln__graph *recorded, const struct kiln__plan *plan,
@@ -74,8 +74,8 @@ void kiln__explain_summary(const struct kiln__graph *recorded, const struct kiln
     for (uint32_t i = 0; i < plan->launches.count; i++) {
         const struct kiln__launch *launch = &plan->launches.items[i];
         kiln__text_add(text, "%5u %s: ", i, launch->kernel);
-        kiln__launch_words(plan, i, text);
-        kiln__names_say(&names, i, "\n      for ", ", ", text);
+        kiln__launch_operation_names(plan, i, text);
+        kiln__names_append(&names, i, "\n      for ", ", ", text);
         kiln__text_add(text, "\n      ");
         kiln__launch_shapes(plan, i, text);
         kiln__text_add(text, "; %" PRIu64 " operations, %" PRIu64 " bytes\n",
@@ -112,9 +112,10 @@ static json_t *launch_json(const struct kiln__names *names, uint32_t index)
     const struct kiln__launch *launch = &plan->launches.items[index];
     json_t *json = json_pack(
         "{s:s, s:o, s:o, s:o, s:i, s:I, s:I}", "kernel", launch->kernel, "what",
-        words_json(plan, index, kiln__launch_words), "names", names_json(names, index), "shapes",
-        words_json(plan, index, kiln__launch_shapes), "group", (int)launch->group, "operations",
-        (json_int_t)kiln__launch_operations(plan, index), "bytes", (json_int_t)launch->bytes);
+        words_json(plan, index, kiln__launch_operation_names), "names", names_json(names, index),
+        "shapes", words_json(plan, index, kiln__launch_shapes), "group", (int)launch->group,
+        "operations", (json_int_t)kiln__launch_operations(plan, index), "bytes",
+        (json_int_t)launch->bytes);
     if (kiln__launch_is_by(launch, KILN__KERNEL_PRODUCT))
         json_object_set_new(json, "product", json_string(launch->choice.taken->name));
     if (launch->joined)

@@ -50,7 +50,7 @@ static void settle_portable(struct kiln__plan_cache *cache, kiln_status status,
 static bool fits_memory(const struct kiln__plan_cache *cache, const struct kiln__plan *plan)
 {
     uint64_t limit = cache->runtime->memory.limit;
-    return !limit || kiln__executable_room(plan, 0) <= limit;
+    return !limit || kiln__executable_pool_bytes(plan, 0) <= limit;
 }
 
 /* Under the lock. Who prepares waits for the plan's own kernels, but not for what joins launches.
@@ -84,7 +84,7 @@ static void advance_background(struct kiln__plan_cache *cache, struct kiln__plan
     pthread_mutex_unlock(&cache->lock);
     if (waits) {
         const struct kiln__background_step step =
-            kiln__background_go_on(background, cache->runtime, &entry->plan, compiles);
+            kiln__background_advance(background, cache->runtime, &entry->plan, compiles);
         pthread_mutex_lock(&cache->lock);
         background->state = step.state;
         background->pays = step.pays;
@@ -193,7 +193,7 @@ static kiln_status fall_back(struct kiln__plan_cache *cache, struct kiln__lease 
 static bool is_lost(struct kiln__plan_cache *cache, struct kiln__plan_entry *entry)
 {
     struct kiln__background *background = entry->background[KILN__TIER_UNJOINED];
-    if (!kiln__background_lacks(background, cache->runtime->programs))
+    if (!kiln__background_is_missing(background, cache->runtime->programs))
         return false;
     pthread_mutex_lock(&cache->lock);
     if (background->state == KILN__BACKGROUND_OVER) {
@@ -339,7 +339,7 @@ static bool is_compiled(const struct kiln__plan_entry *entry)
     return compiles;
 }
 
-void kiln__plan_cache_settle(struct kiln__plan_cache *cache)
+void kiln__plan_cache_wait_for_background(struct kiln__plan_cache *cache)
 {
     bool compiles = true;
     while (compiles) {

@@ -112,9 +112,11 @@ static kiln_status check_variables(const char *call, const kiln_context_options 
          WORDS("together", "alone", "never", "background", "quick")},
         {"KILN_ONE_LAUNCH", true, WORDS("off", "auto", "on")},
         {"KILN_PRECISION", !options->precision,
-         WORDS(kiln__product_word(KILN__PRODUCT_EXACT), kiln__product_word(KILN__PRODUCT_TF32),
-               kiln__product_word(KILN__PRODUCT_F32X3), kiln__product_word(KILN__PRODUCT_BF16),
-               kiln__product_word(KILN__PRODUCT_F16))},
+         WORDS(kiln__product_name_text(KILN__PRODUCT_EXACT),
+               kiln__product_name_text(KILN__PRODUCT_TF32),
+               kiln__product_name_text(KILN__PRODUCT_F32X3),
+               kiln__product_name_text(KILN__PRODUCT_BF16),
+               kiln__product_name_text(KILN__PRODUCT_F16))},
         {"KILN_EXPLAIN_AS", true, WORDS("text", "summary", "json")},
     };
     const char *explain = kiln__environment("KILN_EXPLAIN");

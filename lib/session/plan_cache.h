@@ -52,7 +52,7 @@ kiln_status kiln__plan_cache_prepare(struct kiln__plan_cache *cache,
 bool kiln__plan_cache_has_changed(struct kiln__plan_cache *cache, const struct kiln__lease *lease);
 
 /* Wait until nothing is compiled behind plans any more (background.h). */
-void kiln__plan_cache_settle(struct kiln__plan_cache *cache);
+void kiln__plan_cache_wait_for_background(struct kiln__plan_cache *cache);
 
 void kiln__plan_cache_return(struct kiln__plan_cache *cache, struct kiln__lease *lease);
 

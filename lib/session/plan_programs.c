@@ -131,29 +131,29 @@ kiln_status kiln__get_programs(struct kiln__programs *programs, const struct kil
 
 /* ---- many at once ---- */
 
-struct kiln__wish_texts {
+struct kiln__spec_texts {
     struct kiln__text name, source, options;
 };
 
-static bool is_listed(const struct kiln__program_wish *wishes, size_t count,
+static bool is_listed(const struct kiln__program_spec *specs, size_t count,
                       const struct kiln__text *name)
 {
     for (size_t i = 0; i < count; i++)
-        if (wishes[i].name_length == name->length &&
-            !memcmp(wishes[i].name, name->data, name->length))
+        if (specs[i].name_length == name->length &&
+            !memcmp(specs[i].name, name->data, name->length))
             return true;
     return false;
 }
 
 /* False: no memory. A launch of a program that is listed, or that `present` have, adds nothing. */
 static bool list_program(struct kiln__programs *present, const struct kiln__plan *plan,
-                         const struct kiln__launch *launch, struct kiln__wish_texts *texts,
-                         struct kiln__program_wish *wishes, size_t *count)
+                         const struct kiln__launch *launch, struct kiln__spec_texts *texts,
+                         struct kiln__program_spec *specs, size_t *count)
 {
     kiln__codegen_name(plan, launch, &texts->name);
     if (texts->name.failed)
         return false;
-    if (is_listed(wishes, *count, &texts->name) ||
+    if (is_listed(specs, *count, &texts->name) ||
         (present && kiln__programs_has(present, texts->name.data, texts->name.length))) {
         kiln__text_free(&texts->name);
         return true;
@@ -162,50 +162,51 @@ static bool list_program(struct kiln__programs *present, const struct kiln__plan
     write_options(plan, launch, &texts->options);
     if (texts->source.failed || texts->options.failed)
         return false;
-    wishes[(*count)++] = (struct kiln__program_wish){
+    specs[(*count)++] = (struct kiln__program_spec){
         texts->name.data, texts->name.length, texts->source.data, texts->options.data,
         launch->kernel,   launch->dimensions, launch->global,     launch->local};
     return true;
 }
 
-bool kiln__wishes_list(struct kiln__programs *programs, const struct kiln__plan *plan,
-                       enum kiln__kernel_set kernels, bool only_new, struct kiln__wishes *wishes)
+bool kiln__program_specs_list(struct kiln__programs *programs, const struct kiln__plan *plan,
+                              enum kiln__kernel_set kernels, bool only_new,
+                              struct kiln__program_specs *specs)
 {
-    size_t launches = wishes->most = kiln__plan_launches(plan);
-    wishes->items = calloc(launches + 1, sizeof *wishes->items);
-    wishes->texts = calloc(launches + 1, sizeof *wishes->texts);
-    bool listed = wishes->items && wishes->texts;
+    size_t launches = specs->most = kiln__plan_launches(plan);
+    specs->items = calloc(launches + 1, sizeof *specs->items);
+    specs->texts = calloc(launches + 1, sizeof *specs->texts);
+    bool listed = specs->items && specs->texts;
     for (size_t i = 0; i < launches && listed; i++)
         if (has_program(kiln__plan_launch_at(plan, i), kernels))
             listed = list_program(only_new ? programs : NULL, plan, kiln__plan_launch_at(plan, i),
-                                  &wishes->texts[wishes->count], wishes->items, &wishes->count);
+                                  &specs->texts[specs->count], specs->items, &specs->count);
     return listed;
 }
 
-void kiln__wishes_free(struct kiln__wishes *wishes)
+void kiln__program_specs_free(struct kiln__program_specs *specs)
 {
-    for (size_t i = 0; wishes->texts && i <= wishes->most; i++) {
-        kiln__text_free(&wishes->texts[i].name);
-        kiln__text_free(&wishes->texts[i].source);
-        kiln__text_free(&wishes->texts[i].options);
+    for (size_t i = 0; specs->texts && i <= specs->most; i++) {
+        kiln__text_free(&specs->texts[i].name);
+        kiln__text_free(&specs->texts[i].source);
+        kiln__text_free(&specs->texts[i].options);
     }
-    free(wishes->items);
-    free(wishes->texts);
+    free(specs->items);
+    free(specs->texts);
 }
 
 kiln_status kiln__compile_ahead(struct kiln__programs *programs, const struct kiln__plan *plan,
                                 enum kiln__kernel_set kernels, const unsigned *threads,
                                 struct kiln__error *error)
 {
-    struct kiln__wishes wishes = {0};
+    struct kiln__program_specs specs = {0};
     if (!threads && !kiln__programs_compile_in_parallel(programs))
         return KILN_OK;
-    bool listed = kiln__wishes_list(programs, plan, kernels, !threads, &wishes);
+    bool listed = kiln__program_specs_list(programs, plan, kernels, !threads, &specs);
     if (listed && threads)
-        kiln__programs_prepare(programs, wishes.items, wishes.count, *threads);
+        kiln__programs_prepare(programs, specs.items, specs.count, *threads);
     else if (listed)
-        kiln__programs_compile_missing(programs, wishes.items, wishes.count);
-    kiln__wishes_free(&wishes);
+        kiln__programs_compile_missing(programs, specs.items, specs.count);
+    kiln__program_specs_free(&specs);
     return listed
                ? KILN_OK
                : kiln__fail(error, KILN_OUT_OF_HOST_MEMORY, "kiln: no memory to prepare the batch");

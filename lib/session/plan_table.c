@@ -63,7 +63,7 @@ static void plan_table_keep(struct kiln__plan_table *table, struct kiln__plan_en
     table->kept_bytes += entry->bytes;
 }
 
-static void unkeep(struct kiln__plan_table *table, struct kiln__plan_entry *entry)
+static void drop_kept(struct kiln__plan_table *table, struct kiln__plan_entry *entry)
 {
     *(entry->earlier ? &entry->earlier->later : &table->oldest) = entry->later;
     *(entry->later ? &entry->later->earlier : &table->newest) = entry->earlier;
@@ -76,7 +76,7 @@ static void unkeep(struct kiln__plan_table *table, struct kiln__plan_entry *entr
 static void drop(struct kiln__plan_table *table, struct kiln__plan_entry *entry,
                  struct kiln__plan_entry **list)
 {
-    unkeep(table, entry);
+    drop_kept(table, entry);
     take_out(table, entry);
     entry->next = *list;
     *list = entry;
@@ -92,7 +92,7 @@ struct kiln__plan_entry *kiln__plan_table_find(struct kiln__plan_table *table, u
                      memcmp(entry->key.data, key->data, key->length) != 0))
         entry = entry->next;
     if (entry && !entry->leases++)
-        unkeep(table, entry);
+        drop_kept(table, entry);
     return entry;
 }
 

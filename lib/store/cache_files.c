@@ -62,9 +62,9 @@ static bool starts_well(enum kiln__cache_file kind, const char *start, size_t le
     const size_t known = strlen(KILN__TAG_TEXT);
     switch (kind) {
     case KILN__CACHE_FILE_ENTRY:
-        return length >= KILN__ENTRY_MAGIC_BYTES && kiln__entry_starts(start, length);
+        return length >= KILN__ENTRY_MAGIC_BYTES && kiln__entry_has_magic(start, length);
     case KILN__CACHE_FILE_TEMPORARY:
-        return kiln__entry_starts(start, length) || is_zero(start, length);
+        return kiln__entry_has_magic(start, length) || is_zero(start, length);
     case KILN__CACHE_FILE_TAG: return length >= known && !memcmp(start, KILN__TAG_TEXT, known);
     case KILN__CACHE_FILE_TAG_TEMPORARY:
         return length <= known &&

@@ -38,7 +38,7 @@ static void digest(const void *bytes, size_t length, unsigned char out[DIGEST_BY
     put_number(out + 8, hash.high, 8);
 }
 
-bool kiln__entry_starts(const void *bytes, size_t length)
+bool kiln__entry_has_magic(const void *bytes, size_t length)
 {
     return !memcmp(bytes, magic, length < sizeof magic ? length : sizeof magic);
 }

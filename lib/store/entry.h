@@ -35,7 +35,7 @@ struct kiln__entry {
 
 /* Whether a file that begins like this may be an entry, as far as `length` goes. */
 #define KILN__ENTRY_MAGIC_BYTES 8
-bool kiln__entry_starts(const void *bytes, size_t length);
+bool kiln__entry_has_magic(const void *bytes, size_t length);
 
 /* Append the entry's bytes to `file`, which has to be empty. */
 void kiln__entry_encode(const struct kiln__entry *entry, struct kiln__text *file);

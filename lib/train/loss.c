@@ -85,8 +85,8 @@ static kiln_tensor loss_positions(kiln_batch *batch, kiln_tensor labels)
 
 /* The logit of each row's label, by comparing every class with it: that fuses with what else goes
  * over the row, and its derivative is a comparison, too. NaN where no class is the label. */
-static kiln_tensor pick(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels, size_t rank,
-                        const size_t *dims)
+static kiln_tensor logit_of_label(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels,
+                                  size_t rank, const size_t *dims)
 {
     const int last = -1;
     size_t column[KILN_MAX_RANK];
@@ -113,7 +113,7 @@ kiln_tensor kiln_cross_entropy(kiln_batch *batch, kiln_tensor logits, kiln_tenso
         kiln_tensor_shape(batch, logits, NULL, &rank, dims))
         return kiln__none;
     kiln_tensor total = kiln_logsumexp(batch, logits, 1, &last, 0);
-    kiln_tensor picked = pick(batch, logits, labels, rank, dims);
+    kiln_tensor picked = logit_of_label(batch, logits, labels, rank, dims);
     return kiln_mean(batch, kiln_sub(batch, total, picked), 0, NULL, 0);
 }
 
@@ -141,19 +141,20 @@ static bool check_options(kiln_batch *batch, const char *call, size_t classes,
 
 /* The loss of each row before what ignoring and reducing make of it; *share: the weight of its
  * label, {0} if all are 1. */
-static kiln_tensor lose(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels,
-                        const kiln_cross_entropy_options *options, size_t rank, const size_t *dims,
-                        kiln_tensor *share)
+static kiln_tensor loss_of_rows(kiln_batch *batch, kiln_tensor logits, kiln_tensor labels,
+                                const kiln_cross_entropy_options *options, size_t rank,
+                                const size_t *dims, kiln_tensor *share)
 {
     const int last = -1;
     const kiln_tensor weights = options->class_weights;
     const double smoothing = options->label_smoothing;
     kiln_tensor logs = options->log_probabilities ? kiln_cast(batch, logits, KILN_F32)
                                                   : kiln_log_softmax(batch, logits, 1, &last);
-    kiln_tensor loss = kiln_neg(batch, pick(batch, logs, labels, rank, dims));
+    kiln_tensor loss = kiln_neg(batch, logit_of_label(batch, logs, labels, rank, dims));
     *share = kiln__none;
     if (weights.id) {
-        *share = pick(batch, kiln_broadcast(batch, weights, rank, dims), labels, rank, dims);
+        *share =
+            logit_of_label(batch, kiln_broadcast(batch, weights, rank, dims), labels, rank, dims);
         loss = kiln_mul(batch, loss, *share);
     }
     if (smoothing == 0)
@@ -177,7 +178,7 @@ kiln_tensor kiln_cross_entropy_with(kiln_batch *batch, kiln_tensor logits, kiln_
          KILN__STRUCTURE_READ(&batch->error, __func__, options, "KILN_CROSS_ENTROPY_INIT", &own)) ||
         !check_options(batch, __func__, dims[rank - 1], &own))
         return kiln__none;
-    kiln_tensor loss = lose(batch, logits, labels, &own, rank, dims, &share);
+    kiln_tensor loss = loss_of_rows(batch, logits, labels, &own, rank, dims, &share);
     kiln_tensor zero = kiln_constant(batch, KILN_F32, 0), one = kiln_constant(batch, KILN_F32, 1);
     if (own.ignores) {
         kiln_tensor kept = kiln_not_equal(batch, loss_positions(batch, labels),

@@ -82,7 +82,7 @@ static kiln_status apply_variable(const char *call, const struct kiln__device *d
     return KILN_OK;
 }
 
-kiln_status kiln__tuned_choose(const char *call, kiln_context *context)
+kiln_status kiln__tuning_load(const char *call, kiln_context *context)
 {
     const char *variable = kiln__environment("KILN_TUNE");
     tuning_record_begin(context);

@@ -23,7 +23,7 @@ int64_t kiln__now(void)
     return time_by(CLOCK_MONOTONIC);
 }
 
-int64_t kiln__worked(void)
+int64_t kiln__process_time(void)
 {
     return time_by(CLOCK_PROCESS_CPUTIME_ID);
 }
@@ -34,7 +34,7 @@ void kiln__sleep(int64_t ns)
     nanosleep(&time, NULL);
 }
 
-int64_t kiln__nap(void)
+int64_t kiln__poll_sleep(void)
 {
     const int64_t start = kiln__now(), most = 4 * KILN__MS;
     kiln__sleep(KILN__MS);

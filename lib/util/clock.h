@@ -12,13 +12,13 @@
 int64_t kiln__now(void);
 
 /* How long processors have worked for this process. */
-int64_t kiln__worked(void);
+int64_t kiln__process_time(void);
 
 void kiln__sleep(int64_t ns);
 
 /* Sleep for a millisecond; answers how much a limit on waiting may count of it: some milliseconds
  * at most, however long the process was stopped, or had no processor. */
-int64_t kiln__nap(void);
+int64_t kiln__poll_sleep(void);
 
 /* A condition whose waits end by this clock. False: it is not made. */
 bool kiln__cond_create(pthread_cond_t *condition);

@@ -53,8 +53,8 @@ kiln_status kiln__fail(struct kiln__error *error, kiln_status status, const char
     return status;
 }
 
-kiln_status kiln__check_given(struct kiln__error *error, const char *call, const char *names,
-                              const bool *given, size_t count)
+kiln_status kiln__check_not_null(struct kiln__error *error, const char *call, const char *names,
+                                 const bool *given, size_t count)
 {
     size_t i = 0;
     for (; i < count && given[i]; i++)

@@ -19,15 +19,15 @@ kiln_status kiln__fail(struct kiln__error *error, kiln_status status, const char
 
 /* "CALL: NAME is NULL" of the first that was not given; `names` are "first, second". KILN_OK: all
  * were. */
-kiln_status kiln__check_given(struct kiln__error *error, const char *call, const char *names,
-                              const bool *given, size_t count);
+kiln_status kiln__check_not_null(struct kiln__error *error, const char *call, const char *names,
+                                 const bool *given, size_t count);
 
 /* Of pointers, in a function that returns a status. */
 #define KILN__RETURN_IF_NULL(error, call, ...)                                                     \
     do {                                                                                           \
         const bool kiln__given[] = {__VA_ARGS__};                                                  \
-        kiln_status kiln__answer = kiln__check_given(error, call, #__VA_ARGS__, kiln__given,       \
-                                                     sizeof kiln__given / sizeof *kiln__given);    \
+        kiln_status kiln__answer = kiln__check_not_null(error, call, #__VA_ARGS__, kiln__given,    \
+                                                        sizeof kiln__given / sizeof *kiln__given); \
         if (kiln__answer)                                                                          \
             return kiln__answer;                                                                   \
     } while (0)

@@ -9,7 +9,7 @@ static uint32_t *bucket_of(const struct kiln__index *index, uint64_t hash)
     return &index->buckets[hash * UINT64_C(0x9E3779B97F4A7C15) >> 32 & (index->size - 1)];
 }
 
-static void hang(struct kiln__index *index, size_t entry)
+static void link_entry(struct kiln__index *index, size_t entry)
 {
     uint32_t *bucket = bucket_of(index, index->entries.items[entry].hash);
     index->entries.items[entry].next = *bucket;
@@ -26,7 +26,7 @@ static bool index_grow(struct kiln__index *index)
     index->buckets = buckets;
     index->size = size;
     for (size_t i = 0; i < index->entries.count; i++)
-        hang(index, i);
+        link_entry(index, i);
     return true;
 }
 
@@ -37,7 +37,7 @@ bool kiln__index_add(struct kiln__index *index, uint64_t hash, uint32_t number)
     if (!kiln__vector_add(&index->entries,
                           (struct kiln__index_entry){.hash = hash, .number = number}))
         return false;
-    hang(index, index->entries.count - 1);
+    link_entry(index, index->entries.count - 1);
     return true;
 }
 

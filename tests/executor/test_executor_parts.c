@@ -81,20 +81,20 @@ Test(executor_parts, a_length_leads_that_has_rows_enough)
     requests[1].length_number = requests[2].length_number = 5;
     for (unsigned i = 0; i < 3; i++)
         push(i, 1, 0);
-    cr_expect_eq(kiln__request_queue_lead(&queue, 1), 0u);
-    cr_expect_eq(kiln__request_queue_lead(&queue, 2), 5u);
-    cr_expect_eq(kiln__request_queue_lead(&queue, 3), 0u, "none has: the first request's");
-    cr_expect_eq(kiln__request_queue_lack(&queue, 5), 3u);
-    cr_expect_eq(kiln__request_queue_lack(&queue, 2), 0u);
+    cr_expect_eq(kiln__request_queue_next_length(&queue, 1), 0u);
+    cr_expect_eq(kiln__request_queue_next_length(&queue, 2), 5u);
+    cr_expect_eq(kiln__request_queue_next_length(&queue, 3), 0u, "none has: the first request's");
+    cr_expect_eq(kiln__request_queue_missing_rows(&queue, 5), 3u);
+    cr_expect_eq(kiln__request_queue_missing_rows(&queue, 2), 0u);
     queue.most_of[5] = 2; /* a full batch */
-    cr_expect_eq(kiln__request_queue_lead(&queue, 3), 5u);
-    cr_expect_eq(kiln__request_queue_lack(&queue, 3), 0u);
+    cr_expect_eq(kiln__request_queue_next_length(&queue, 3), 5u);
+    cr_expect_eq(kiln__request_queue_missing_rows(&queue, 3), 0u);
     queue.most_of[5] = queue.most_of[7] = 3;
-    cr_expect_eq(kiln__request_queue_lead(&queue, 9), 0u);
-    cr_expect_eq(kiln__request_queue_lack(&queue, 9), 1u);
+    cr_expect_eq(kiln__request_queue_next_length(&queue, 9), 0u);
+    cr_expect_eq(kiln__request_queue_missing_rows(&queue, 9), 1u);
     queue.most_of[5] = queue.most_of[7] = 0;
     kiln__request_queue_remove(&queue, &requests[0]);
-    cr_expect_eq(kiln__request_queue_lead(&queue, 3), 5u);
+    cr_expect_eq(kiln__request_queue_next_length(&queue, 3), 5u);
     cr_expect_eq(queue.rows_of[0], 0u);
 }
 

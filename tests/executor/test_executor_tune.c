@@ -48,9 +48,9 @@ Test(executor_tune, the_fastest_within_the_time_is_chosen)
 {
     const double seconds[] = {1e-3, 1.5e-3, 2e-3,
                               2.45e-3}; /* 2000, 2667, 4000, 4082 rows a second */
-    cr_expect_eq(kiln__tune_choose(rows, seconds, 4, 1), 8u, "10 rows are not worth it");
-    cr_expect_eq(kiln__tune_choose(rows, seconds, 4, 1.9e-3), 4u);
-    cr_expect_eq(kiln__tune_choose(rows, seconds, 4, 1e-4), 2u, "none is short enough");
+    cr_expect_eq(kiln__tune_choose_batch(rows, seconds, 4, 1), 8u, "10 rows are not worth it");
+    cr_expect_eq(kiln__tune_choose_batch(rows, seconds, 4, 1.9e-3), 4u);
+    cr_expect_eq(kiln__tune_choose_batch(rows, seconds, 4, 1e-4), 2u, "none is short enough");
 }
 
 /* ---- by memory ---- */

@@ -192,13 +192,13 @@ Test(slopes, others_go_through_products)
 
 /* ---- second derivatives, by the reference ---- */
 
-static void expect_second(enum kiln__attention_backward_form form, int causal)
+static void expect_second(enum kiln__attention_backward_result result, int causal)
 {
     enum { M = 3, N = 4, D = 2, E = 3 };
     kiln_batch *b = kiln_batch_create(imagined_cpu());
-    const bool by_key = form == KILN__BACKWARD_VALUES || form == KILN__BACKWARD_KEYS;
+    const bool by_key = result == KILN__BACKWARD_VALUES || result == KILN__BACKWARD_KEYS;
     const size_t queries = by_key ? N : M;
-    struct kiln__attention how = {.scale = 0.5, .causal = causal, .form = form};
+    struct kiln__attention how = {.scale = 0.5, .causal = causal, .backward_result = result};
     float data[5][N * 4];
     for (int i = 0; i < 5; i++)
         for (int j = 0; j < N * 4; j++)
@@ -212,10 +212,10 @@ static void expect_second(enum kiln__attention_backward_form form, int causal)
     kiln_tensor parts[] = {x[4], kiln_constant(b, KILN_F32, 0.5)};
     parts[1] = kiln_broadcast(b, parts[1], DIMS(queries, 2));
     kiln_tensor inputs[] = {x[0], x[1], x[2], x[3], kiln_concat(b, 2, parts, 1)};
-    const bool scales = form == KILN__BACKWARD_LOG_SUM_EXP;
+    const bool scales = result == KILN__BACKWARD_LOG_SUM_EXP;
     kiln_tensor y = kiln__record_attention_backward(b, &how, 0, scales ? 2 : 5, inputs);
     const kiln_tensor of_values[] = {x[0], x[1], x[3], x[4]};
-    if (form == KILN__BACKWARD_VALUES)
+    if (result == KILN__BACKWARD_VALUES)
         expect_gradient(b, y, 4, of_values);
     else
         expect_gradient(b, y, scales ? 2 : 5, x);

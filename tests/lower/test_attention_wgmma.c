@@ -327,7 +327,7 @@ Test(attention_wgmma, makes_gradients_of_narrow_products)
     kiln__plan_free(&plan);
 }
 
-/* Or else by kernels that store no scores, and find two things at once: the scales beside the
+/* Or else by kernels that store no scores, and find two things at once: the log-sum-exp beside the
  * attention, what flows to values beside what flows to keys. Results are stored narrow at once. */
 Test(attention_wgmma, makes_gradients_of_slopes)
 {
@@ -335,7 +335,7 @@ Test(attention_wgmma, makes_gradients_of_slopes)
     struct kiln__plan plan = plan_of_gradient(KILN_BF16, true, &self_tester);
     const struct kiln__launch *launch = plan.launches.items;
     cr_expect_eq(plan.launches.count, 5); /* the slope rounded, with its shift; stats */
-    cr_expect(strstr(launch[0].options, "-DSCALED=1"), "%s", launch[0].options);
+    cr_expect(strstr(launch[0].options, "-DLOG_SUM_EXP=1"), "%s", launch[0].options);
     cr_expect_eq(count_launches(&plan, "attention_backward_wgmma"), 2);
     cr_expect_str_eq(launch[3].options,
                      "-DFORM=3 -DMARKS=35 -DTYPE=bf16 -DRESULT=bf16 -DDEPTH=64 -DWALKED=64 "

@@ -63,7 +63,7 @@ static int read_all(void *bytes, size_t length)
     if (!kiln__compile_queue_open(bytes, length, &queue))
         return -1;
     cr_expect_str_eq(queue.folder, "/a folder");
-    cr_expect(queue.head->limit == 1234567890123 && queue.head->hurry);
+    cr_expect(queue.head->limit == 1234567890123 && queue.head->urgent);
     cr_expect_eq(queue.head->jobs, (unsigned)JOBS);
     cr_expect(queue.shared.length == 5 && !memcmp(queue.shared.bytes, "a\0key", 5));
     for (; kiln__compile_queue_read(&queue, &job); count++) {

@@ -405,14 +405,14 @@ Test(source, memory_stays_while_somebody_uses_it)
     begin(&scene);
     expect_ok(kiln__backing_hold(scene.weights, &memory, NULL));
     for (int i = 0; i < ENOUGH; i++)
-        kiln__backing_went_without(scene.weights);
+        kiln__backing_was_unread(scene.weights);
     cr_expect_eq(given_up(&scene), 0u);
     expect_ok(kiln__backing_hold(scene.weights, &again, NULL));
     cr_expect_eq(again, memory);
     kiln__backing_release(scene.weights);
     kiln__backing_release(scene.weights);
     for (int i = 0; i < ENOUGH; i++)
-        kiln__backing_went_without(scene.weights);
+        kiln__backing_was_unread(scene.weights);
     cr_expect_eq(given_up(&scene), sizeof b);
     expect_content(&scene);
     end(&scene);

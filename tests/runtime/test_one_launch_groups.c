@@ -73,7 +73,7 @@ static size_t run_updates(kiln_context *context, float results[PARAMETERS][MOST]
     return launches;
 }
 
-Test(one_launch_beside, updates_are_one)
+Test(one_launch_horizontal, updates_are_one)
 {
     static float apart[PARAMETERS][MOST], joined[PARAMETERS][MOST];
     begin();
@@ -88,7 +88,7 @@ Test(one_launch_beside, updates_are_one)
 }
 
 /* What a map computes is no obstacle, as it is to work-items of a core. */
-Test(one_launch_beside, maps_of_many_operations_are_joined_by_default)
+Test(one_launch_horizontal, maps_of_many_operations_are_joined_by_default)
 {
     enum { MANY = 262144, STEPS = 5 };
     static float x[2][MANY];
@@ -129,7 +129,7 @@ static size_t run_chain(kiln_context *context, float results[3][MOST])
     return launches;
 }
 
-Test(one_launch_beside, maps_that_need_each_other_stay_apart)
+Test(one_launch_horizontal, maps_that_need_each_other_stay_apart)
 {
     static float apart[3][MOST], joined[3][MOST];
     begin();

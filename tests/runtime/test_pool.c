@@ -219,7 +219,7 @@ static void count_a_release(kiln_batch *batch)
 
 static void rest(kiln_batch *batch)
 {
-    kiln__executable_rest(batch->lease.executable);
+    kiln__executable_unbind(batch->lease.executable);
 }
 
 /* What comes after a release may have the released object's address; who rests holds none. */

@@ -90,7 +90,8 @@ static double special_value(kiln_type type)
     case KILN_F32: return floats[check_random(n)];
     case KILN_I32: return integers[check_random(sizeof integers / sizeof *integers)];
     case KILN_I64:
-        return kiln__value_of_whole(KILN_I64, wholes[check_random(sizeof wholes / sizeof *wholes)]);
+        return kiln__value_of_integer(KILN_I64,
+                                      wholes[check_random(sizeof wholes / sizeof *wholes)]);
     case KILN_I8: return chars[check_random(sizeof chars / sizeof *chars)];
     default: return bytes[check_random(sizeof bytes / sizeof *bytes)];
     }
@@ -107,7 +108,7 @@ static double wide_value(kiln_type type)
                               (uint64_t)check_random(INT32_MAX) << 2 ^ check_random(4));
     return type == KILN_U8    ? check_random(256)
            : type == KILN_I32 ? sign * check_random(INT32_MAX)
-                              : kiln__value_of_whole(type, whole);
+                              : kiln__value_of_integer(type, whole);
 }
 
 static double number_of(kiln_type type, enum check_values values)

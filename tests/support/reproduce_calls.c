@@ -37,7 +37,7 @@ void reproduce_value(struct printer *printer, kiln_type type, double value)
 {
     if (type != KILN_I64)
         reproduce_number(printer, value);
-    else if (kiln__value_whole(type, value) == INT64_MIN)
+    else if (kiln__value_integer(type, value) == INT64_MIN)
         kiln__text_add(printer->text, "INT64_MIN");
     else
         kiln__text_add(printer->text, "%sLL", kiln__value_text(type, value).text);
