@@ -31,12 +31,6 @@
 #endif
 #include "helpers.h"
 
-#ifdef KILN_NO_FMA
-#define ADD_PRODUCT(a, b, c) ((a) * (b) + (c))
-#else
-#define ADD_PRODUCT fma
-#endif
-
 #if LANES == 1
 typedef float lanes;
 #else

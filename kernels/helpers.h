@@ -4,3 +4,9 @@
 #define INLINE static inline __attribute__((always_inline))
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
+/* a * b + c, in vectors too, where fma() may be slow. */
+#ifdef KILN_NO_FMA
+#define ADD_PRODUCT(a, b, c) ((a) * (b) + (c))
+#else
+#define ADD_PRODUCT fma
+#endif

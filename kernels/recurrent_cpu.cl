@@ -43,12 +43,6 @@
 #endif
 #include "cpu_vector.h"
 
-#ifdef KILN_NO_FMA
-#define ADD_PRODUCT(a, b, c) ((a) * (b) + (c))
-#else
-#define ADD_PRODUCT fma
-#endif
-
 #ifndef PICK_VECTOR
 #define PICK_VECTOR(mask, x, y) select((y), (x), (mask))
 #endif

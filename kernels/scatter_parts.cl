@@ -7,9 +7,9 @@
  *     args    values, offset, indices, offset, sums (extent for each part), offset, count (of j),
  *             extent
  *     global  parts
- * scatter_join adds these sums up; an item takes STRIP rows.
+ * scatter_join adds these sums up; an item takes ROWS of them.
  *     args    sums, offset, result, offset, extent, parts
- *     global  ceil(extent / STRIP)
+ *     global  ceil(extent / ROWS)
  * Integer arguments are long.
  */
 #ifndef TYPE
@@ -18,7 +18,9 @@
 #ifndef INDEX
 #define INDEX int
 #endif
-#define STRIP 64
+#ifndef ROWS
+#define ROWS 64
+#endif
 
 #include "scatter.h"
 
@@ -45,7 +47,7 @@ kernel void scatter_join(global const TYPE *restrict sums, const long sums_offse
                          global TYPE *restrict result, const long result_offset, const long extent,
                          const long parts)
 {
-    const long first = get_global_id(0) * STRIP, last = min(first + STRIP, extent);
+    const long first = get_global_id(0) * ROWS, last = min(first + ROWS, extent);
     sums += sums_offset;
     result += result_offset;
     for (long p = 0; p < parts; p++)

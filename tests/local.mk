@@ -274,9 +274,10 @@ kernel_tests = \
 # It breaks kernels on their way to the compiler.
 tests_debug_test_validate_LDFLAGS = -Wl,--wrap=clCreateProgramWithSource
 
-# The library's memory runs out there.
-tests_files_test_saved_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
-tests_lm_test_genai_LDFLAGS = $(tests_files_test_saved_LDFLAGS)
+# The library's memory runs out there (tests/support/failing_memory.h).
+failing_memory_ldflags = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+tests_files_test_saved_LDFLAGS = $(failing_memory_ldflags)
+tests_lm_test_genai_LDFLAGS = $(failing_memory_ldflags)
 
 # It has threads that cannot be made.
 tests_executor_test_executor_errors_LDFLAGS = -Wl,--wrap=pthread_create
@@ -562,6 +563,7 @@ libtest_support_la_SOURCES = \
 	tests/support/context.h \
 	tests/support/device.c \
 	tests/support/device.h \
+	tests/support/failing_memory.h \
 	tests/support/file.c \
 	tests/support/file.h \
 	tests/support/fill.c \

@@ -38,7 +38,7 @@ static size_t choose_classes(size_t wanted, size_t others, const struct scatter 
     return classes;
 }
 
-/* Rows of an item that adds sums up (kernels/scatter_parts.cl). */
+/* Rows of an item that adds sums up (kernels/scatter_parts.cl is told). */
 #define ROWS 64
 /* Columns of an item of a chunked device: a few cache lines. */
 #define STRIP 256
@@ -169,9 +169,9 @@ static struct kiln__launch start_part(const struct kiln__plan *plan, uint32_t in
                                   .local = {1, 1, 1}};
     launch.variant.wide = true;
     kiln__launch_reads(plan, KILN__READABLE, 1, &launch);
-    snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DINDEX=%s",
-             type_of(plan, group->stores.items[0].node)->sums,
-             type_of(plan, indices->node)->device);
+    snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DINDEX=%s -DROWS=%d",
+             type_of(plan, group->stores.items[0].node)->sums, type_of(plan, indices->node)->device,
+             ROWS);
     return launch;
 }
 

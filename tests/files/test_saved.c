@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "../support/context.h"
+#include "../support/failing_memory.h"
 #include "../support/file.h"
 
 enum { N_VALUES = 1000 };
@@ -330,38 +331,6 @@ Test(saved, what_cannot_be_saved_leaves_the_file_as_it_was)
 
 /* ---- memory that runs out ---- */
 
-/* How many of the library's next allocations go well; below 0: all. */
-static long allowed = -1;
-static bool ran_out;
-
-static bool may_allocate(void)
-{
-    ran_out = ran_out || allowed == 0;
-    return allowed < 0 || (allowed > 0 && allowed-- > 0);
-}
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-
-void *__wrap_malloc(size_t bytes)
-{
-    return may_allocate() ? __real_malloc(bytes) : NULL;
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return may_allocate() ? __real_calloc(count, bytes) : NULL;
-}
-
-void *__wrap_realloc(void *memory, size_t bytes)
-{
-    return may_allocate() ? __real_realloc(memory, bytes) : NULL;
-}
-
 /* All calls of the header, with so many allocations each. */
 static kiln_status call(kiln_context *context, int which, kiln_buffer **buffers)
 {
@@ -389,13 +358,13 @@ Test(saved, memory_that_runs_out_is_an_error)
     kiln_buffer *buffers[COUNT];
     make_all(context, buffers);
     for (int which = 0; which < 6; which++) {
-        ran_out = true;
-        for (long k = 0; ran_out; k++) {
-            ran_out = false;
-            allowed = k;
+        memory.ran_out = true;
+        for (long k = 0; memory.ran_out; k++) {
+            memory.ran_out = false;
+            memory.left = k;
             kiln_status status = call(context, which, buffers);
-            allowed = -1;
-            cr_expect(ran_out || !status, "call %d: %s", which, kiln_last_error());
+            memory.left = -1;
+            cr_expect(memory.ran_out || !status, "call %d: %s", which, kiln_last_error());
             cr_expect(!status || status == KILN_OUT_OF_HOST_MEMORY || status == KILN_IO_ERROR,
                       "call %d, %ld allocations: %s", which, k, kiln_last_error());
         }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../support/device.h"
+#include "../support/failing_memory.h"
 #include "hub.h"
 #include "lm/batcher.h"
 
@@ -181,56 +182,27 @@ static void say_one_text(const struct hub *hub)
 
 /* ---- memory ---- */
 
-/* The library's allocations; the one of this number fails. 0: none does. */
-static unsigned long failing, made;
-
-static bool may_allocate(void)
-{
-    return !failing || ++made != failing;
-}
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-
-void *__wrap_malloc(size_t bytes)
-{
-    return may_allocate() ? __real_malloc(bytes) : NULL;
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    return may_allocate() ? __real_calloc(count, bytes) : NULL;
-}
-
-void *__wrap_realloc(void *memory, size_t bytes)
-{
-    return may_allocate() ? __real_realloc(memory, bytes) : NULL;
-}
-
 /* Where memory ends for a moment there is an error, and no batcher whose texts take turns. */
 Test(genai, memory_that_runs_out_changes_no_batcher)
 {
     enum { APART = 7, MOST = 100000 };
     const struct hub hub = hub_genai();
     kiln_lm *lm = load(&hub);
-    unsigned long n = 1, errors = 0;
-    for (bool hit = true; hit && n < MOST; n += APART) {
+    long n = 0, errors = 0;
+    memory.ran_out = true;
+    for (; memory.ran_out && n < MOST; n += APART) {
         kiln_lm_batcher *batcher;
-        made = 0;
-        failing = n;
+        memory.ran_out = false;
+        memory.once = true;
+        memory.left = n;
         const kiln_status status = kiln_lm_batcher_create(lm, NULL, &batcher);
-        failing = 0;
-        hit = made >= n;
+        memory.left = -1;
         errors += status != KILN_OK;
-        cr_assert(status ? !batcher && *kiln_last_error() : !batcher->alone, "%lu: %s", n,
+        cr_assert(status ? !batcher && *kiln_last_error() : !batcher->alone, "%ld: %s", n,
                   kiln_last_error());
         kiln_lm_batcher_release(batcher);
     }
-    cr_expect(errors && n < MOST, "%lu errors, %lu allocations", errors, n);
+    cr_expect(errors && n < MOST, "%ld errors, %ld allocations", errors, n);
     kiln_lm_release(lm);
     hub_remove(&hub);
 }
