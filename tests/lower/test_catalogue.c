@@ -24,17 +24,37 @@ Test(catalogue, rows_have_names_and_texts)
     cr_expect_str_eq(kiln__kernel_of(KILN__KERNEL_PRODUCT, KILN__BY_packed - 1)->name, "packed");
 }
 
+/* A page of doc/. */
+static const char *read_page(const char *name)
+{
+    static char page[1 << 16];
+    char path[4096];
+    const char *folder = getenv("top_srcdir") ? getenv("top_srcdir") : getenv("srcdir");
+    snprintf(path, sizeof path, "%s/doc/%s", folder ? folder : ".", name);
+    FILE *file = fopen(path, "r");
+    cr_assert(file, "%s", path);
+    page[fread(page, 1, sizeof page - 1, file)] = '\0';
+    fclose(file);
+    return page;
+}
+
+Test(catalogue, names_of_products_stand_in_the_manual_of_the_program)
+{
+    const char *manual = strstr(read_page("kiln.1"), "\n.B KILN_MATMUL\n");
+    cr_assert(manual);
+    for (size_t i = 0; i < KILN__PRODUCT_KERNELS - 1; i++) {
+        char name[64];
+        snprintf(name, sizeof name, " %s ", kiln__kernel_of(KILN__KERNEL_PRODUCT, i)->name);
+        const char *found = strstr(manual, name), *end = strstr(manual, "\n.TP");
+        cr_expect(found && (!end || found < end), "KILN_MATMUL in doc/kiln.1 lacks%s", name);
+    }
+}
+
 /* What a kernel is, without "a " or "an ", its name and what it is for. */
 Test(catalogue, rows_stand_in_the_manual)
 {
-    static char manual[1 << 16];
-    char path[4096], line[512], number[16];
-    const char *folder = getenv("top_srcdir") ? getenv("top_srcdir") : getenv("srcdir");
-    snprintf(path, sizeof path, "%s/doc/kernels.md", folder ? folder : ".");
-    FILE *file = fopen(path, "r");
-    cr_assert(file, "%s", path);
-    cr_assert_gt(fread(manual, 1, sizeof manual - 1, file), 0);
-    fclose(file);
+    char line[512], number[16];
+    const char *manual = read_page("kernels.md");
     const struct kiln__kernel_row *kernel;
     for (size_t i = 0; (kernel = kiln__kernel(i)); i++) {
         const char *of = strchr(kiln__kernel_family_name(kernel->family), ' ') + 1;
