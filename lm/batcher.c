@@ -187,9 +187,8 @@ void kiln__lm_queue_put_first(kiln_lm_request *request)
     put(request, true);
 }
 
-static void remove_waiting(kiln_lm_request *request)
+static void remove_waiting(struct kiln__lm_queue *queue, kiln_lm_request *request)
 {
-    struct kiln__lm_queue *queue = &request->batcher->queues[request->rank];
     kiln_lm_request *before = NULL, **link = &queue->first;
     for (; *link != request; link = &before->next)
         before = *link;
@@ -206,7 +205,7 @@ kiln_lm_request *kiln__lm_queue_take(kiln_lm_batcher *batcher)
     for (size_t i = 0; i < KILN__LM_PRIORITIES; i++) {
         kiln_lm_request *request = batcher->queues[i].first;
         if (request) {
-            remove_waiting(request);
+            remove_waiting(&batcher->queues[i], request);
             return request;
         }
     }
@@ -233,7 +232,7 @@ void kiln__lm_request_end(kiln_lm_request *request, kiln_status status)
     request->ended = true;
     request->status = status;
     if (request->waits) { /* its caller has it still */
-        remove_waiting(request);
+        remove_waiting(&request->batcher->queues[request->rank], request);
         request->references--;
     }
     switch (status) {
@@ -303,7 +302,7 @@ static kiln_lm_request *make_request(kiln_lm_batcher *batcher, const int32_t *to
     request->kept = own->logprobs;
     if (own->logprobs)
         request->logprobs =
-            calloc(request->most - count, own->logprobs * sizeof *request->logprobs);
+            calloc(request->most - count + 1, own->logprobs * sizeof *request->logprobs);
     if (!request->text || (own->logprobs && !request->logprobs)) {
         free_request(request);
         return NULL;

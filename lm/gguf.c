@@ -97,7 +97,7 @@ static void take_values(struct cursor *cursor, struct kiln__gguf_key *key, uint6
     const uint64_t least = key->type == KILN__GGUF_STRING ? 8 : size_of(key->type);
     key->values = cursor->data + cursor->at;
     key->count = (size_t)count;
-    if (cursor->status || count > left(cursor) / least)
+    if (cursor->status || !least || count > left(cursor) / least)
         fail(cursor, "an array is longer than the file");
     else if (key->type != KILN__GGUF_STRING)
         take(cursor, count * least);
@@ -294,7 +294,7 @@ static void place(struct cursor *cursor, const struct described *described, size
 {
     const size_t room = cursor->bytes - data;
     *tensor = described->tensor;
-    if (!cursor->status && described->offset % alignment)
+    if (!cursor->status && (!alignment || described->offset % alignment))
         fail(cursor, "a tensor's offset is not aligned");
     if (!cursor->status &&
         (described->offset > room || tensor->bytes > room - (size_t)described->offset))

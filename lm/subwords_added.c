@@ -158,6 +158,7 @@ bool kiln__subwords_read_added(const struct kiln__tokenizer_json *reading,
             reading->to->largest = added->id;
         if (!added->length) {
             free(added->text);
+            added->text = NULL; /* the next one has this place */
             continue;
         }
         list->begins[added->is_normal][(unsigned char)*added->text] = true;

@@ -46,8 +46,8 @@ static bool fits(const struct kiln__onnx_cached *kept, const kiln_array *inputs)
         const kiln_array *content = &kept->contents[i];
         if (!same_shape(&kept->lease.inputs[i], &inputs[i]))
             return false;
-        if (content->data && bytes_of(content) &&
-            memcmp(content->data, inputs[i].data, bytes_of(content)))
+        const size_t bytes = content->data ? bytes_of(content) : 0;
+        if (bytes && (!inputs[i].data || memcmp(content->data, inputs[i].data, bytes)))
             return false;
     }
     return true;

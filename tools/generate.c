@@ -87,12 +87,14 @@ static bool feed(const struct generate_request *request, const struct language *
                  struct generated *generated)
 {
     int32_t *tokens;
+    size_t count;
     const int reading = KILN_LM_BEGIN | (request->control ? KILN_LM_CONTROL : 0);
     if (kiln_lm_tokenize(language->lm, generated->prompt, generated->prompt_bytes, reading, &tokens,
-                         &generated->prompt_tokens))
+                         &count))
         return language_complain(command);
-    bool fine = generated->prompt_tokens || fail("the text has no tokens to go on from");
-    if (fine && kiln_lm_feed(language->session, tokens, generated->prompt_tokens))
+    generated->prompt_tokens = count;
+    bool fine = count || fail("the text has no tokens to go on from");
+    if (fine && kiln_lm_feed(language->session, tokens, count))
         fine = language_complain(command);
     kiln_free(tokens);
     return fine;

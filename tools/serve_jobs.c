@@ -30,14 +30,10 @@ void serve_job_free(struct serve_job *job)
     free(job);
 }
 
-void serve_job_end(struct serve_job *job)
+/* For its connection, which frees it. */
+static void answer(struct serve_job *job)
 {
     const struct serve_kind *kind = job->form.model->kind;
-    kind->cancel(job);
-    if (job->is_left) {
-        serve_job_free(job);
-        return;
-    }
     if (!job->gone)
         kind->write(job);
     job->ended = true;
@@ -45,12 +41,20 @@ void serve_job_end(struct serve_job *job)
         serve_http_resume(job);
 }
 
+void serve_job_end(struct serve_job *job)
+{
+    job->form.model->kind->cancel(job);
+    if (job->is_left)
+        serve_job_free(job);
+    else
+        answer(job);
+}
+
 /* Nobody has it go on any more. */
-static void break_off(struct serve_job *job)
+static void say_that_it_is_cancelled(struct serve_job *job)
 {
     if (!job->problem.status)
         serve_refuse(&job->problem, 503, "cancelled", NULL, "this server is about to end");
-    serve_job_end(job);
 }
 
 struct serve_job *serve_job_begin(struct serve_form *form, struct serve_problem *problem)
@@ -70,7 +74,9 @@ struct serve_job *serve_job_begin(struct serve_form *form, struct serve_problem 
     }
     pthread_mutex_lock(&model->lock);
     if (model->closed) {
-        break_off(job);
+        say_that_it_is_cancelled(job);
+        model->kind->cancel(job);
+        answer(job);
     } else {
         job->next = model->jobs;
         model->jobs = job;
@@ -144,7 +150,8 @@ void serve_jobs_stop(struct served *model)
     pthread_mutex_lock(&model->lock);
     for (struct serve_job *job; (job = model->jobs) != NULL;) {
         model->jobs = job->next;
-        break_off(job);
+        say_that_it_is_cancelled(job);
+        serve_job_end(job);
     }
     pthread_mutex_unlock(&model->lock);
 }

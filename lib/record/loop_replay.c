@@ -63,7 +63,7 @@ static bool keep_options(struct recording *recording)
     kiln_loop_options *own = &recording->made->options;
     const size_t states = given->state_count;
     kiln_tensor *room =
-        calloc(2 * states + given->element_count + given->output_count, sizeof *room);
+        calloc(2 * states + given->element_count + given->output_count + 1, sizeof *room);
     *own = *given;
     own->states = room;
     if (!room)

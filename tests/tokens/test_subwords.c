@@ -197,6 +197,8 @@ Test(subwords, what_is_not_known_is_refused_in_words)
          "{\"type\": \"Replace\", \"pattern\": {\"Regex\": \"x+\"}, \"content\": \"\"}",
          "replaces the pattern \"x+\""},
         {"bytes", NULL, "added_tokens", "[{\"content\": \"x\"}]", "\"x\" has no number"},
+        {"bytes", NULL, "added_tokens", "[{\"id\": 300, \"content\": \"\"}, {\"content\": \"x\"}]",
+         "\"x\" has no number"},
         {"bytes", NULL, "post_processor", "{\"type\": \"Odd\"}", "its post-processor is \"Odd\""},
         {"unigram", "model", "unk_id", "null", "its model has no unk_id"},
         {"unigram", "model", "unk_id", "100000", "its model has no unk_id"},
