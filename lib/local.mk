@@ -575,6 +575,7 @@ kernels = \
 	kernels/one_launch.cl \
 	kernels/recurrent_cpu.cl \
 	kernels/scatter.cl \
+	kernels/scatter_atomic.cl \
 	kernels/scatter_gpu.cl \
 	kernels/scatter_parts.cl \
 	kernels/sort_cpu_digits.cl \

@@ -9,6 +9,7 @@
 #include "plan/traffic.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* The tensors as [outer, count or extent, inner]. */
 struct scatter {
@@ -47,18 +48,39 @@ static size_t choose_classes(size_t wanted, size_t others, const struct scatter 
 /* Work-groups of others: several for each core of the largest. */
 #define GROUPS 1024
 
+/* Bytes of sums in a work-group's local memory, and indices of an item, at least
+ * (kernels/scatter_atomic.cl). */
+#define LOCAL_SUMS 16384
+#define OF_AN_ITEM 8
+
 /* Indices for each sum of an item's own. */
 #define LEAST_SHARED 8
 
-/* Whether items walk a part of the indices each, with sums of their own: of integers, on a chunked
- * device, where these are few. */
+/* Whether numbers of one column are added up whose sums are the same in any order. */
+static bool adds_integers(const struct kiln__plan *plan, const struct kiln__group *group,
+                          const struct scatter *scatter)
+{
+    const struct kiln__node *node = &plan->fusion.graph.nodes.items[group->stores.items[0].node];
+    return node->op == KILN_SCATTER_ADD && !kiln__type_row(node->type)->floating &&
+           scatter->inner == 1 && scatter->outer == 1;
+}
+
+/* Whether items walk a part of the indices each, with sums of their own: on a chunked device, where
+ * these are few. */
 static bool takes_parts(const struct kiln__plan *plan, const struct kiln__group *group,
                         const struct scatter *scatter)
 {
-    const struct kiln__node *node = &plan->fusion.graph.nodes.items[group->stores.items[0].node];
-    return kiln__plan_device(plan, group)->traits->chunked && node->op == KILN_SCATTER_ADD &&
-           !kiln__type_row(node->type)->floating && scatter->inner == 1 && scatter->outer == 1 &&
+    return kiln__plan_device(plan, group)->traits->chunked && adds_integers(plan, group, scatter) &&
            scatter->count / LEAST_SHARED >= scatter->extent;
+}
+
+/* Whether items add as they come: on another device, integers of whole words. */
+static bool takes_atomics(const struct kiln__plan *plan, const struct kiln__group *group,
+                          const struct scatter *scatter)
+{
+    const struct kiln__node *node = &plan->fusion.graph.nodes.items[group->stores.items[0].node];
+    return !kiln__plan_device(plan, group)->traits->chunked &&
+           adds_integers(plan, group, scatter) && kiln_type_size(node->type) >= sizeof(uint32_t);
 }
 
 static void size_launch(const struct kiln__device *device, const struct scatter *scatter,
@@ -154,15 +176,15 @@ static void lower_mapping(struct kiln__plan *plan, uint32_t index, const struct 
     kiln__plan_launch(plan, &launch);
 }
 
-/* What the launches of one file have alike. */
-static struct kiln__launch start_part(const struct kiln__plan *plan, uint32_t index,
-                                      const char *kernel)
+/* What launches for integers have alike. */
+static struct kiln__launch start_integers(const struct kiln__plan *plan, uint32_t index,
+                                          const char *file, const char *kernel)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
     const struct kiln__access *indices = &group->accesses.items[KILN__SCATTER_INDICES];
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE,
                                   .group = index,
-                                  .file = "scatter_parts",
+                                  .file = file,
                                   .kernel = kernel,
                                   .dimensions = 1,
                                   .global = {1, 1, 1},
@@ -175,6 +197,8 @@ static struct kiln__launch start_part(const struct kiln__plan *plan, uint32_t in
     return launch;
 }
 
+#define PARTS "scatter_parts"
+
 static void lower_parts(struct kiln__plan *plan, uint32_t index, const struct scatter *scatter)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
@@ -182,8 +206,8 @@ static void lower_parts(struct kiln__plan *plan, uint32_t index, const struct sc
     const size_t parts = kiln__plan_device(plan, group)->traits->chunks;
     const size_t item = kiln_type_size(plan->fusion.graph.nodes.items[result.node].type);
     const uint32_t sums = kiln__plan_scratch(plan, parts * scatter->extent * item);
-    struct kiln__launch part = start_part(plan, index, "scatter_part");
-    struct kiln__launch join = start_part(plan, index, "scatter_join");
+    struct kiln__launch part = start_integers(plan, index, PARTS, "scatter_part");
+    struct kiln__launch join = start_integers(plan, index, PARTS, "scatter_join");
     part.global[0] = parts;
     join.global[0] = kiln__divide_up(scatter->extent, ROWS);
     part.bytes = bytes_of(plan, group, scatter, scatter->count);
@@ -201,6 +225,32 @@ static void lower_parts(struct kiln__plan *plan, uint32_t index, const struct sc
     kiln__plan_launch(plan, &join);
 }
 
+static void lower_atomics(struct kiln__plan *plan, uint32_t index, const struct scatter *scatter)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[index];
+    const struct kiln__access result = {.node = group->stores.items[0].node};
+    const size_t item = kiln_type_size(plan->fusion.graph.nodes.items[result.node].type);
+    const size_t local = kiln__plan_device(plan, group)->traits->work_group;
+    const size_t groups = kiln__divide_up(scatter->count, local * OF_AN_ITEM);
+    struct kiln__launch launch = start_integers(plan, index, "scatter_atomic", "scatter_atomic");
+    size_t rows = 1;
+    while (rows < scatter->extent && rows * item <= LOCAL_SUMS)
+        rows *= 2;
+    if (rows * item > LOCAL_SUMS)
+        rows = 0;
+    const size_t used = strlen(launch.options);
+    snprintf(launch.options + used, sizeof launch.options - used, " -DWORDS=%zu -DWG=%zu -DROWS=%zu",
+             item / sizeof(uint32_t), local, rows);
+    launch.local[0] = local;
+    launch.global[0] = local * (groups < GROUPS ? groups : GROUPS);
+    launch.bytes = bytes_of(plan, group, scatter, scatter->count);
+    add_access(plan, &group->accesses.items[KILN__SCATTER_VALUES], &launch);
+    add_access(plan, &group->accesses.items[KILN__SCATTER_INDICES], &launch);
+    add_access(plan, &result, &launch);
+    KILN__LAUNCH_INDICES(&launch, (int64_t)scatter->count, (int64_t)scatter->extent);
+    kiln__plan_launch(plan, &launch);
+}
+
 void kiln__lower_scatter(struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__group *group = &plan->fusion.groups.items[index];
@@ -211,6 +261,10 @@ void kiln__lower_scatter(struct kiln__plan *plan, uint32_t index)
         return;
     if (takes_parts(plan, group, &scatter)) {
         lower_parts(plan, index, &scatter);
+        return;
+    }
+    if (takes_atomics(plan, group, &scatter)) {
+        lower_atomics(plan, index, &scatter);
         return;
     }
     size_t most = kiln__plan_device(plan, group)->traits->chunked ? scatter.count : BLOCK;

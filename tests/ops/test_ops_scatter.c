@@ -136,6 +136,26 @@ Test(ops_scatter, few_rows_of_integers)
     check_close();
 }
 
+/* More than a work-group's local memory has sums for; negative values and sums beyond 32 bits. */
+Test(ops_scatter, many_rows_of_integers)
+{
+    static const kiln_type types[] = {KILN_I32, KILN_I64};
+    for (size_t i = 0; i < 2; i++) {
+        kiln_batch *b = check_begin();
+        kiln_tensor base = check_input(b, types[i], DIMS(4099), CHECK_PLAIN);
+        kiln_tensor values = check_input(b, types[i], DIMS(6000), CHECK_PLAIN);
+        values = kiln_mul(b, values, kiln_constant(b, types[i], i ? 3e9 : 77));
+        kiln_tensor at = random_indices(b, KILN_I32, DIMS(6000), 4102);
+        at = kiln_sub(b, at, kiln_constant(b, KILN_I32, 1));
+        check_read(b, kiln_scatter_add(b, base, at, values, 0));
+        at = kiln_fmod(b, at, kiln_constant(b, KILN_I32, 3)); /* the same few again and again */
+        check_read(b, kiln_scatter_add(b, base, at, values, 0));
+        check_run(b);
+        check_end(b);
+    }
+    check_close();
+}
+
 /* ---- what it costs ---- */
 
 /* The base of another scatter is not copied. */
