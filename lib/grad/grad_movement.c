@@ -173,6 +173,32 @@ static void move_windows_last(struct unview *u, uint32_t along, uint32_t within)
     *u = moved;
 }
 
+/* Windows side by side are the input's dimension, cut into pieces: they are joined where the windows
+ * run, so that what lies together stays together. */
+static bool join_tiles(struct unview *u, uint32_t along, uint32_t within)
+{
+    size_t order[KILN_MAX_RANK];
+    struct unview joined = *u;
+    if (u->view.step[along] != u->view.step[within] * (int64_t)u->shape.dims[within])
+        return false;
+    joined.shape.rank = 0;
+    for (uint32_t k = 0, count = 0; k < u->shape.rank; k++) {
+        if (k == within)
+            continue;
+        const uint32_t at = joined.shape.rank++;
+        order[count++] = k;
+        if (k == along)
+            order[count++] = within;
+        joined.shape.dims[at] = u->shape.dims[k] * (k == along ? u->shape.dims[within] : 1);
+        joined.view.source[at] = u->view.source[k];
+        joined.view.step[at] = u->view.step[k == along ? within : k];
+    }
+    joined.g = kiln_reshape(u->batch, kiln_transpose(u->batch, u->g, order), joined.shape.rank,
+                            joined.shape.dims);
+    *u = joined;
+    return true;
+}
+
 /* Element g[.., j, i] came from the input's element x = start + j * within + i * along. Each j gets
  * a row in which g[.., j, i] is put at place x - j * within, among zeros. The input's gradient at x
  * is then the sum over j of that place of row j, whatever `along` is: a view, since rows lie one
@@ -232,6 +258,8 @@ void kiln__adjoint_view(struct kiln__gradient *walk, const struct kiln__node *no
     sum_repetitions(&u);
     drop_single_windows(&u);
     while (!u.batch->error.status && find_windows(&u, &along, &within)) {
+        if (join_tiles(&u, along, within) || join_tiles(&u, within, along))
+            continue;
         move_windows_last(&u, along, within);
         sum_windows(&u, to.dims[u.view.source[u.shape.rank - 1]]);
     }

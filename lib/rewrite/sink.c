@@ -189,6 +189,15 @@ static struct kiln__view operand_view(const struct kiln__node *node,
     return view;
 }
 
+/* Whether a view has an element of its operand more than once, along a dimension. */
+static bool repeats(const struct kiln__node *node)
+{
+    for (uint32_t k = 0; node->kind == KILN__VIEW && k < node->shape.rank; k++)
+        if (node->shape.dims[k] > 1 && (node->view.source[k] < 0 || node->view.step[k] == 0))
+            return true;
+    return false;
+}
+
 /* Whether a reshape sinks below the node, to all of its operands: where it met one that repeats,
  * at once or further down, it would stay between two operations, which then do not fuse. */
 static bool reshape_sinks(const struct kiln__rewrite *rewrite, const struct kiln__node *node,
@@ -199,7 +208,7 @@ static bool reshape_sinks(const struct kiln__rewrite *rewrite, const struct kiln
         const struct kiln__node *operand = kiln__graph_input(rewrite->to, node, i);
         if (operand->kind == KILN__CONSTANT)
             continue;
-        sinks = kiln__shape_equal(&operand->shape, &node->shape) &&
+        sinks = kiln__shape_equal(&operand->shape, &node->shape) && !repeats(operand) &&
                 (!deeper || !kiln__node_is_pointwise(operand) ||
                  reshape_sinks(rewrite, operand, deeper - 1));
     }

@@ -163,6 +163,46 @@ Test(pools, have_derivatives)
     check_close();
 }
 
+/* Windows that touch but do not overlap: their gradients are moved, and nothing is added up. Of the
+ * last two each second or third number belongs to a window, and rows and windows change places. */
+Test(pools, side_by_side_have_derivatives)
+{
+    static const struct {
+        size_t dims[4], window[2], stride, dilation;
+    } cases[] = {{{2, 4, 6, 3}, {2, 2}, 2, 1},
+                 {{1, 7, 9, 2}, {3, 3}, 3, 1},
+                 {{2, 12, 1, 3}, {2, 1}, 6, 3},
+                 {{1, 8, 6, 2}, {2, 2}, 1, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kiln_pool_options options = KILN_POOL_OPTIONS_INIT;
+        for (int d = 0; d < 2; d++) {
+            options.stride[d] = cases[i].stride;
+            options.dilation[d] = cases[i].window[d] > 1 ? cases[i].dilation : 1;
+        }
+        kiln_batch *b = check_begin();
+        kiln_tensor x = check_plain(b, 4, cases[i].dims);
+        kiln_tensor y = kiln_max_pool(b, kiln_relu(b, x), cases[i].window, &options, NULL);
+        y = kiln_add(b, y, kiln_avg_pool(b, x, cases[i].window, &options));
+        expect_gradient(b, y, 1, &x);
+    }
+    check_close();
+}
+
+Test(pools, side_by_side_take_few_launches)
+{
+    kiln_pool_options options = KILN_POOL_OPTIONS_INIT;
+    options.stride[0] = options.stride[1] = 2;
+    kiln_batch *b = check_begin();
+    kiln_tensor x = check_plain(b, DIMS(4, 8, 8, 16)), g;
+    kiln_tensor y = kiln_max_pool(b, kiln_relu(b, x), (size_t[]){2, 2}, &options, NULL);
+    kiln_tensor loss = kiln_sum(b, kiln_mul(b, y, y), 0, NULL, 0);
+    expect_ok(kiln_grad(b, loss, &x, 1, &g));
+    check_read(b, g);
+    cr_expect_leq(cost_of(b).launches, 3, "%zu", (size_t)cost_of(b).launches);
+    check_end(b);
+    check_close();
+}
+
 #define X(...) check_input(b, KILN_F32, DIMS(__VA_ARGS__), CHECK_FEW)
 
 Test(pools, operands_are_checked)
