@@ -232,9 +232,6 @@ INLINE void transform(lanes *re, lanes *im, __global const float *roots)
     }
 #else
     lanes to_re[RADIX], to_im[RADIX];
-#if RADIX > 13 /* NVIDIA's compiler takes minutes over 31 x 31 products in a row */
-#pragma unroll 1
-#endif
     for (int k = 0; k < RADIX; k++) {
         lanes sum_re = re[0], sum_im = im[0];
         for (int j = 1, root = k; j < RADIX; j++, root = (root + k) % RADIX) {

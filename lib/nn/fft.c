@@ -32,11 +32,12 @@ static size_t next_radix(size_t left)
     return 0;
 }
 
-bool kiln__fft_supports(size_t length)
+bool kiln__fft_supports(const struct kiln__record_limits *limits, size_t length)
 {
+    const size_t most = limits->vector ? KILN__FFT_MOST_RADIX : KILN__FFT_MOST_RADIX_GPU;
     while (length > 1) {
         const size_t radix = next_radix(length);
-        if (!radix)
+        if (!radix || (radix > most && !is_written(radix)))
             return false;
         length /= radix;
     }

@@ -8,6 +8,7 @@
 #include "record/batch.h"
 
 #define KILN__FFT_MOST_RADIX 31
+#define KILN__FFT_MOST_RADIX_GPU 13 /* NVIDIA's compiler does not come to an end over 31 */
 #define KILN__FFT_MOST_PASSES 32
 
 /* Numbers along an axis of f32 [..., x_extent, ..., x_parts] to [..., y_extent, ..., y_parts].
@@ -32,8 +33,8 @@ struct kiln__fft_pass {
     bool is_first, is_last;
 };
 
-/* Whether a length has no factor that is too large. */
-bool kiln__fft_supports(size_t length);
+/* Whether a length has no factor that is too large for a pass where the batch runs. */
+bool kiln__fft_supports(const struct kiln__record_limits *limits, size_t length);
 
 /* Of any length; longer ones than the most are TOO_LARGE. */
 kiln_tensor kiln__fft_any_length(kiln_batch *batch, const char *name, const struct kiln__fft *fft,

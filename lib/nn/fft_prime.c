@@ -124,7 +124,7 @@ static kiln_tensor convolve(const struct work *work, kiln_tensor x)
 
 static kiln_tensor record_any(const struct work *work, kiln_tensor x)
 {
-    if (!kiln__fft_supports(work->fft->length))
+    if (!kiln__fft_supports(&work->batch->limits, work->fft->length))
         return convolve(work, x);
     kiln_tensor table = kiln__fft_table(work->batch, work->name, work->fft->length);
     return kiln__fft_record(work->batch, work->name, work->fft, x, table);
@@ -136,7 +136,7 @@ kiln_tensor kiln__fft_any_length(kiln_batch *batch, const char *name, const stru
     struct work work = {.batch = batch, .name = name, .fft = fft, .length = 1};
     while (work.length < 2 * fft->length - 1)
         work.length *= 2;
-    if (!kiln__fft_supports(fft->length) && work.length > MOST_LENGTH)
+    if (!kiln__fft_supports(&batch->limits, fft->length) && work.length > MOST_LENGTH)
         kiln__fail(
             &batch->error, KILN_TOO_LARGE,
             "%s: a transform of %zu numbers, which has a large prime factor, and 2^25 are the "

@@ -236,7 +236,8 @@ kiln_tensor kiln_dft(kiln_batch *batch, kiln_tensor x, int axis, size_t length, 
                    "%s: axis %d has the parts of complex numbers", __func__, axis);
     if (batch->error.status || !read_sizes(&t, shape.dims[at]))
         return kiln__none;
-    if (t.length > (kiln__fft_supports(t.length) ? MOST_PRODUCT : MOST_PRODUCT_PRIME))
+    const bool in_passes = kiln__fft_supports(&batch->limits, t.length);
+    if (t.length > (in_passes ? MOST_PRODUCT : MOST_PRODUCT_PRIME))
         return signal_fast(&t, x, at);
     x = signal_turn(&t, x, at, false);
     x = signal_apply(&t, signal_fit(&t, x, shape.rank - 2, true), kiln__none);

@@ -212,11 +212,13 @@ Test(fft, has_the_same_bits_in_company)
 
 Test(fft, passes_multiply_to_the_length)
 {
+    const struct kiln__record_limits cpu = {.vector = 8}, gpu = {0};
     for (size_t length = 2; length < 3000; length++) {
         const struct kiln__fft fft = {.length = length};
         struct kiln__fft_pass pass;
         size_t product = 1, at = 0;
-        for (unsigned i = 0; kiln__fft_supports(length) && kiln__fft_pass(&fft, 1, i, &pass); i++) {
+        for (unsigned i = 0; kiln__fft_supports(&cpu, length) && kiln__fft_pass(&fft, 1, i, &pass);
+             i++) {
             cr_assert_eq(pass.first, at);
             cr_assert_eq(pass.apart, product);
             cr_assert_eq(pass.is_first, i == 0);
@@ -225,7 +227,10 @@ Test(fft, passes_multiply_to_the_length)
             cr_assert_eq(pass.columns, length / pass.radix);
             at = pass.roots + (pass.radix & (pass.radix - 1) ? pass.radix : 0);
         }
-        cr_assert(!kiln__fft_supports(length) || product == length);
+        cr_assert(!kiln__fft_supports(&cpu, length) || product == length);
     }
-    cr_expect(!kiln__fft_supports(37) && !kiln__fft_supports(74) && !kiln__fft_supports(0));
+    cr_expect(!kiln__fft_supports(&cpu, 37) && !kiln__fft_supports(&cpu, 74) &&
+              !kiln__fft_supports(&cpu, 0));
+    cr_expect(kiln__fft_supports(&cpu, 17 * 16) && !kiln__fft_supports(&gpu, 17 * 16) &&
+              kiln__fft_supports(&gpu, 13 * 16));
 }
