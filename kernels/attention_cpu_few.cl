@@ -7,10 +7,11 @@
  * attention_join.cl puts the parts together. Scores of VECTOR keys are sums of each key's products,
  * which a transposition brings side by side.
  *
- *     args    those of attention_cpu.cl; behind out_row PARTED 1: parts, parts_offset, part_keys
+ *     args    those of attention_cpu.cl, m called rows; behind out_row PARTED 1: parts,
+ *             parts_offset, part_keys
  *     global  parts, product of the leading sizes, 1                        local  1, 1, 1
  * Columns of k and v lie next to each other; d and e are multiples of VECTOR, at most DEPTH and
- * WIDTH, and e of COLUMNS * VECTOR. ROWS is m. A part starts every part_keys keys.
+ * WIDTH, and e of COLUMNS * VECTOR. ROWS is `rows`. A part starts every part_keys keys.
  */
 #ifndef VECTOR
 #define VECTOR 16
@@ -220,7 +221,7 @@ INLINE void add_values(const float *weights, __global const OPERAND_C_TYPE *valu
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void
 attention_cpu_few(__global const OPERAND_A_TYPE *restrict q,
                   __global const OPERAND_B_TYPE *restrict k,
-                  __global const OPERAND_C_TYPE *restrict v, __global float *restrict out, long m,
+                  __global const OPERAND_C_TYPE *restrict v, __global float *restrict out, long rows,
                   long n, long d, long e, float scale, long diagonal, long q_offset, long q_row,
                   long q_column, long k_offset, long k_row, long k_column, long v_offset,
                   long v_row, long v_column, long out_offset, long out_row

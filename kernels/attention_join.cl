@@ -3,10 +3,10 @@
  * The end of an attention whose keys were divided into parts (attention_gpu.cl,
  * attention_cpu_few.cl): parts in their order, each by its largest score.
  *
- *     args    parts, parts_offset, count, out, out_offset, out_row, m, e; for each of the RUNS
+ *     args    parts, parts_offset, count, out, out_offset, out_row, rows, e; for each of the RUNS
  *             leading dimensions, innermost first: its size, and its stride in out
- *     global  GROUP * m, product of the leading sizes, 1                    local  GROUP, 1, 1
- * Parts lie [matrix][part][m][e + 2]: sums of weighted values, the largest score in units of
+ *     global  GROUP * rows, product of the leading sizes, 1                    local  GROUP, 1, 1
+ * Parts lie [matrix][part][rows][e + 2]: sums of weighted values, the largest score in units of
  * log 2, the sum of weights. A part without a key has weights of 0, and nothing else of it is read.
  */
 #ifndef GROUP
@@ -30,10 +30,10 @@
 
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
 attention_join(__global const float *restrict parts, long parts_offset, long count,
-               __global result_type *restrict out, long out_offset, long out_row, long m,
+               __global result_type *restrict out, long out_offset, long out_row, long rows,
                long e PASTE(TO_, RUNS)(RUN))
 {
-    const long row = get_group_id(0), columns = PART_COLUMNS(e), step = m * columns;
+    const long row = get_group_id(0), columns = PART_COLUMNS(e), step = rows * columns;
     long rest = get_group_id(1);
     float peak = -INFINITY, total = 0.0f;
 

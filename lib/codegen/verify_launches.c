@@ -236,6 +236,22 @@ static void sizes_of(const struct verifier *verifier, struct size sizes[MOST_SIZ
     }
 }
 
+/* Of an attention a matrix's, or those of several matrices that share keys (lower_attention_few.c).
+ */
+static const char *check_rows(const struct verifier *verifier,
+                              const struct kiln__argument *argument)
+{
+    const struct kiln__graph *graph = &verifier->plan->fusion.graph;
+    const struct kiln__node *node = &graph->nodes.items[verifier->group->nodes.items[0]];
+    if (node->kind != KILN__ATTENTION)
+        return NULL;
+    const struct kiln__attention_size size = kiln__attention_size(graph, node);
+    const int64_t rows = argument->integer, all = (int64_t)(size.m * size.batches);
+    return rows == (int64_t)size.m || (size.m == 1 && rows > 0 && all % rows == 0)
+               ? NULL
+               : "another value";
+}
+
 static const char *check_size(const struct verifier *verifier, const char *name,
                               const struct kiln__argument *argument)
 {
@@ -244,7 +260,7 @@ static const char *check_size(const struct verifier *verifier, const char *name,
     for (size_t i = 0; i < MOST_SIZES; i++)
         if (sizes[i].name && !strcmp(name, sizes[i].name))
             return expect(argument, (int64_t)sizes[i].value);
-    return NULL;
+    return strcmp(name, "rows") ? NULL : check_rows(verifier, argument);
 }
 
 /* x<k>, y<k>, o<k>, q<k>, s<k>_<d>, u0_<d>, g<k>, e<k>, j<k>, l<k>, c<k>, d<d> of a generated

@@ -97,11 +97,57 @@ static bool few_fit(const struct kiln__plan *plan, const void *work)
            attention->operands.input[KILN__VALUE].column == 1;
 }
 
+/* Along the run nothing changes but queries, masks and results, and there are few of these. */
+static bool shares_keys(const struct kiln__attention_work *attention, uint32_t run)
+{
+    const struct kiln__strided_operands *operands = &attention->operands;
+    return operands->size[run] <= FEW_ROWS && operands->input[KILN__KEY].run[run] == 0 &&
+           operands->input[KILN__VALUE].run[run] == 0 &&
+           (!attention->lengths || operands->input[attention->lengths].run[run] == 0);
+}
+
+/* The run is no more: later ones are one earlier. */
+static void drop_run(struct kiln__strided_operand *place, uint32_t run, uint32_t count)
+{
+    for (uint32_t i = run; i + 1 < count; i++)
+        place->run[i] = place->run[i + 1];
+    place->run[count - 1] = 0;
+}
+
+/* Matrices of one query that share keys, such as a decoder's heads, as one of several: keys are
+ * read once for all. Those of causal ones would see further keys. It depends on the run's size
+ * alone, not on how many matrices there are, so that a text has its bits in all company. */
+static void share_keys(struct kiln__attention_work *attention)
+{
+    struct kiln__strided_operands *operands = &attention->operands;
+    const uint32_t count = operands->count;
+    uint32_t run = 0;
+    while (run < count && !shares_keys(attention, run))
+        run++;
+    if (attention->size.m != 1 || attention->node->attention.causal || run == count)
+        return;
+    attention->size.m = (size_t)operands->size[run];
+    attention->size.batches /= attention->size.m;
+    operands->input[KILN__QUERY].row = operands->input[KILN__QUERY].run[run];
+    operands->out[0].row = operands->out[0].run[run];
+    if (attention->masked)
+        operands->input[KILN__MASK].row = operands->input[KILN__MASK].run[run];
+    for (uint32_t i = 0; i < operands->inputs; i++)
+        drop_run(&operands->input[i], run, count);
+    drop_run(&operands->out[0], run, count);
+    for (uint32_t i = run; i + 1 < count; i++)
+        operands->size[i] = operands->size[i + 1];
+    operands->size[count - 1] = 1;
+    operands->count = count > 1 ? count - 1 : 1;
+}
+
 static void lower_few(struct kiln__plan *plan, uint32_t group, const void *work)
 {
-    const struct kiln__attention_work *attention = work;
+    struct kiln__attention_work shared = *(const struct kiln__attention_work *)work;
+    const struct kiln__attention_work *attention = &shared;
     const struct kiln__attention_size *size = &attention->size;
     const size_t vector = kiln__attention_vector(plan, attention);
+    share_keys(&shared);
     struct kiln__launch launch =
         kiln__attention_launch(plan, attention, "attention_cpu_few", (unsigned)vector);
     (void)group;

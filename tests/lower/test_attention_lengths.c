@@ -266,6 +266,63 @@ Test(attention_lengths, parts)
     }
 }
 
+/* ---- heads that share keys ---- */
+
+/* Queries of one token and two groups of heads beside their keys: what a launch on a CPU takes. */
+static void expect_shared(size_t heads, size_t lanes, int causal, size_t rows, size_t matrices)
+{
+    kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
+    kiln_batch *batch = kiln_batch_create(imagined_cpu());
+    kiln_tensor q = imagine(batch, 5, (size_t[]){2, heads, lanes, 1, 64});
+    kiln_tensor k = imagine(batch, 5, (size_t[]){2, 1, lanes, 512, 64});
+    options.causal = causal;
+    cr_expect_eq(kiln_batch_set_batch_invariant(batch), KILN_OK);
+    kiln_tensor lengths = kiln_cast(batch, imagine(batch, 1, &lanes), KILN_I32);
+    ask(batch, kiln_attention_with_lengths(batch, q, k, k, no_mask, lengths, &options));
+    struct kiln__plan plan = plan_of(batch, false);
+    size_t i = 0;
+    while (plan.launches.items[i].source != KILN__SOURCE_TEMPLATE)
+        i++;
+    const struct kiln__launch *launch = &plan.launches.items[i];
+    char wanted[20];
+    snprintf(wanted, sizeof wanted, "-DROWS=%zu ", rows);
+    cr_expect(strstr(launch->options, wanted), "%s of %s", launch->options, wanted);
+    cr_expect_eq(launch->global[1], matrices, "%zu matrices", launch->global[1]);
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+}
+
+/* They are rows of one matrix, whatever is beside them; but not where a row sees more than the one
+ * before, nor more than there is room for. */
+Test(attention_lengths, heads_that_share_keys)
+{
+    expect_shared(3, 1, 0, 3, 2);
+    expect_shared(3, 8, 0, 3, 16);
+    expect_shared(3, 8, 1, 1, 48);
+    expect_shared(9, 8, 0, 1, 144);
+    expect_shared(1, 8, 0, 1, 16);
+}
+
+/* Their numbers, with a mask and without one. */
+Test(attention_lengths, numbers_of_shared_keys)
+{
+    for (int masked = 0; masked < 2; masked++) {
+        kiln_batch *b = check_begin();
+        cr_expect_eq(kiln_batch_set_batch_invariant(b), KILN_OK);
+        kiln_tensor q = check_input(b, KILN_F32, DIMS(2, 3, 4, 1, 32), CHECK_PLAIN);
+        kiln_tensor k = check_input(b, KILN_F32, DIMS(2, 1, 4, 530, 32), CHECK_PLAIN);
+        kiln_tensor v = check_input(b, KILN_F32, DIMS(2, 1, 4, 530, 32), CHECK_PLAIN);
+        kiln_tensor mask =
+            masked ? check_input(b, KILN_F32, DIMS(3, 1, 1, 530), CHECK_PLAIN) : no_mask;
+        kiln_tensor lengths = kiln_reshape(b, lengths_of(b, 4, 530), 1, (size_t[]){4});
+        check_read(b, kiln_attention_with_lengths(b, q, k, v, mask, lengths, NULL));
+        check_run(b);
+        cr_expect_eq(cost_of(b).launches, 2, "%zu", cost_of(b).launches);
+        check_end(b);
+    }
+    check_close();
+}
+
 /* ---- gradients ---- */
 
 static void differ(int mask, int causal, int64_t diagonal)
