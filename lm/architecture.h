@@ -46,7 +46,7 @@ struct kiln__lm_shape {
     size_t turned;       /* elements of it that are turned */
     size_t window;       /* keys that a near layer sees, its own among them; 0: all */
     size_t period;       /* the architecture's, or what the file says */
-    bool neighbours;     /* of pairs that are turned */
+    bool neighbours;     /* of pairs that are turned, in the file: weights.c parts them */
     int pooling;         /* of encoders, pooling_type */
     int tied;            /* whether logits are products with the words' own vectors */
     double epsilon, attention_scale;

@@ -51,8 +51,7 @@ static kiln_tensor normalize(struct recording *r, kiln_tensor x,
 /* Queries or keys [heads,rows,size]. */
 static kiln_tensor turn(struct recording *r, kiln_tensor x, const struct kiln__lm_matrix *norm)
 {
-    return kiln_rotary(r->batch, normalize(r, x, norm), r->cosine[r->reach], r->sine[r->reach],
-                       r->shape->neighbours);
+    return kiln_rotary(r->batch, normalize(r, x, norm), r->cosine[r->reach], r->sine[r->reach], 0);
 }
 
 /* Put rows [pairs,rows,size] into a cache at their positions; gives the keys or values of the

@@ -213,19 +213,16 @@ static kiln_status read_blocks(const struct room *room, const struct matrix *mat
 }
 
 /* Vectors are f32. What the file has in blocks stays in these. */
-static kiln_status read_matrix(const struct room *room, const struct matrix *matrix, size_t layer,
-                               struct kiln__lm_matrix *made)
+static kiln_status read_tensors(const struct room *room, const struct matrix *matrix,
+                                const struct kiln__gguf_tensor **tensors,
+                                struct kiln__lm_matrix *made)
 {
-    const struct kiln__gguf_tensor *tensors[KILN__LM_MOST_PARTS] = {NULL};
     const kiln_type wanted = matrix->is_vector ? KILN_F32 : room->lm->stored;
-    kiln_status status = find_tensors(room, matrix, layer, tensors);
     bool as_it_is = true, quantised = false;
-    for (size_t i = 0; i < matrix->parts && !status; i++) {
+    for (size_t i = 0; i < matrix->parts; i++) {
         as_it_is = as_it_is && (!wanted || tensors[i]->format->type == wanted);
         quantised = quantised || tensors[i]->format->weights > 1;
     }
-    if (status)
-        return status;
     if (kiln__lm_is_block_type(wanted))
         return quantised ? copy(room, matrix, tensors, made)
                          : read_blocks(room, matrix, tensors, made);
@@ -233,6 +230,48 @@ static kiln_status read_matrix(const struct room *room, const struct matrix *mat
         return read_folder(room, matrix, wanted, tensors, made);
     return as_it_is ? copy(room, matrix, tensors, made)
                     : convert(room, matrix, wanted, tensors, made);
+}
+
+/* A tensor whose pairs of rows 2 i and 2 i + 1 of each head's first `turned` have become rows i and
+ * turned / 2 + i. NULL: no memory. */
+static void *part_neighbours(const struct kiln__lm_shape *shape,
+                             const struct kiln__gguf_tensor *tensor, size_t rows)
+{
+    const size_t bytes = tensor->bytes / rows, half = shape->turned / 2;
+    const char *from = (const char *)tensor->blocks;
+    char *to = malloc(tensor->bytes);
+    for (size_t row = 0; to && row < rows; row++) {
+        const size_t at = row % shape->size, first = row - at;
+        const size_t old = at < half ? 2 * at : at < shape->turned ? 2 * (at - half) + 1 : at;
+        memcpy(to + row * bytes, from + (first + old) * bytes, bytes);
+    }
+    return to;
+}
+
+/* Heads' elements in the order in which decoders turn them: halves, which are turned as vectors,
+ * where llama's GGUF files have neighbours. Products of queries and keys are the same sums. */
+static kiln_status read_matrix(const struct room *room, const struct matrix *matrix, size_t layer,
+                               struct kiln__lm_matrix *made)
+{
+    const struct kiln__lm_shape *shape = &room->lm->shape;
+    const struct kiln__gguf_tensor *tensors[KILN__LM_MOST_PARTS] = {NULL};
+    struct kiln__gguf_tensor ordered[2];
+    void *blocks[2] = {NULL, NULL};
+    const bool are_turned = shape->neighbours && !strcmp(matrix->names[0], "attn_q.weight");
+    kiln_status status = find_tensors(room, matrix, layer, tensors);
+    for (size_t i = 0; i < 2 && are_turned && !status; i++) { /* attn_k.weight, too */
+        blocks[i] = part_neighbours(shape, tensors[i], matrix->rows[i]);
+        if (!blocks[i])
+            status = kiln__lm_no_memory("kiln_lm_load");
+        ordered[i] = *tensors[i];
+        ordered[i].blocks = blocks[i];
+        tensors[i] = &ordered[i];
+    }
+    if (!status)
+        status = read_tensors(room, matrix, tensors, made);
+    free(blocks[0]);
+    free(blocks[1]);
+    return status;
 }
 
 /* ---- all of them ---- */
