@@ -5,12 +5,16 @@
  *
  *     args    parts, parts_offset, count, out, out_offset, out_row, rows, e; for each of the RUNS
  *             leading dimensions, innermost first: its size, and its stride in out
- *     global  GROUP * rows, product of the leading sizes, 1                    local  GROUP, 1, 1
+ *     global  GROUP * rows, product of the leading sizes, 1                 local  GROUP, 1, 1
  * Parts lie [matrix][part][rows][e + 2]: sums of weighted values, the largest score in units of
  * log 2, the sum of weights. A part without a key has weights of 0, and nothing else of it is read.
+ * A work-item has TOGETHER columns at a time, of which e is a multiple.
  */
 #ifndef GROUP
 #define GROUP 64
+#endif
+#ifndef TOGETHER
+#define TOGETHER 1
 #endif
 #ifndef RUNS
 #define RUNS 1
@@ -49,11 +53,21 @@ attention_join(__global const float *restrict parts, long parts_offset, long cou
         total += own != 0.0f ? own * exp2(parts[p * step + PART_PEAK(e)] - peak) : 0.0f;
     }
     const float whole = total == 0.0f ? 0.0f : 1.0f / total;
-    for (long c = get_local_id(0); c < e; c += GROUP) {
-        float sum = 0.0f;
-        for (long p = 0; p < count; p++)
-            if (parts[p * step + PART_TOTAL(e)] != 0.0f)
-                sum += parts[p * step + c] * exp2(parts[p * step + PART_PEAK(e)] - peak);
-        out[c] = TO_RESULT(sum * whole);
+    for (long c = get_local_id(0) * TOGETHER; c < e; c += GROUP * TOGETHER) {
+        float sum[TOGETHER];
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++)
+            sum[i] = 0.0f;
+        for (long p = 0; p < count; p++) {
+            if (parts[p * step + PART_TOTAL(e)] == 0.0f)
+                continue;
+            const float weight = exp2(parts[p * step + PART_PEAK(e)] - peak);
+#pragma unroll
+            for (int i = 0; i < TOGETHER; i++)
+                sum[i] += parts[p * step + c + i] * weight;
+        }
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++)
+            out[c + i] = TO_RESULT(sum[i] * whole);
     }
 }

@@ -34,7 +34,8 @@ static void launch_join(struct kiln__plan *plan, const struct kiln__attention_wo
                                                                                  : FEW_LANES;
     struct kiln__launch launch = kiln__attention_launch(plan, attention, "attention_join", 0);
     launch.variant.stage = KILN__STAGE_FINAL;
-    snprintf(launch.options, sizeof launch.options, "-DGROUP=%d -DRUNS=%d%s", group,
+    snprintf(launch.options, sizeof launch.options, "-DGROUP=%d -DTOGETHER=%d -DRUNS=%d%s", group,
+             chunked ? (int)kiln__attention_vector(plan, attention) : 1,
              (int)attention->operands.count, kiln__attention_result_option(attention));
     launch.global[0] = (size_t)group * size->m;
     launch.global[1] = size->batches;
