@@ -239,8 +239,8 @@ static void lower_atomics(struct kiln__plan *plan, uint32_t index, const struct 
     if (rows * item > LOCAL_SUMS)
         rows = 0;
     const size_t used = strlen(launch.options);
-    snprintf(launch.options + used, sizeof launch.options - used, " -DWORDS=%zu -DWG=%zu -DROWS=%zu",
-             item / sizeof(uint32_t), local, rows);
+    snprintf(launch.options + used, sizeof launch.options - used,
+             " -DWORDS=%zu -DWG=%zu -DROWS=%zu", item / sizeof(uint32_t), local, rows);
     launch.local[0] = local;
     launch.global[0] = local * (groups < GROUPS ? groups : GROUPS);
     launch.bytes = bytes_of(plan, group, scatter, scatter->count);
