@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Kernel files to one C file: awk -f embed.awk kernels/a.cl kernels/b.cl > kernels.c
+# Kernel files to one C file: awk -f embed.awk kernels/a.cl kernels/b.cl > kernel_texts.c
 # Texts become arrays of lines' characters, because a string literal has a length limit. What a file
 # includes, from its own folder, is put in: an OpenCL compiler has no folder to look into.
 

@@ -611,18 +611,19 @@ kernel_headers = \
 	kernels/tensor_tile.h \
 	kernels/wgmma.h
 
-lib/kernels.c: $(kernels) $(kernel_headers) lib/embed.awk
+lib/kernel_texts.c: $(kernels) $(kernel_headers) lib/embed.awk
 	$(AM_V_GEN)$(MKDIR_P) $(@D)
 	$(AM_V_at)(cd $(srcdir) && LC_ALL=C $(AWK) -f lib/embed.awk $(kernels)) >$@.new
 	$(AM_V_at)mv $@.new $@
 
-BUILT_SOURCES = $(generated_headers) lib/kernels.c
+BUILT_SOURCES = $(generated_headers) lib/kernel_texts.c
 CLEANFILES = $(BUILT_SOURCES)
 
 lib_LTLIBRARIES = libkiln.la
 noinst_LTLIBRARIES = libkiln-internal.la
 
-# All of kiln, its internal functions too: what tests of them link.
+# All of kiln, its internal functions too: what tests of them link. No two files have one name: libtool
+# would copy all objects each time.
 libkiln_internal_la_SOURCES = \
 	$(util_sources) \
 	$(ops_sources) \
@@ -648,7 +649,7 @@ libkiln_internal_la_SOURCES = \
 	$(executor_sources) \
 	$(train_sources) \
 	$(files_sources)
-nodist_libkiln_internal_la_SOURCES = lib/kernels.c
+nodist_libkiln_internal_la_SOURCES = lib/kernel_texts.c
 libkiln_internal_la_CFLAGS = $(AM_CFLAGS) $(KILN_HIDDEN)
 libkiln_internal_la_LIBADD = $(CLBLAST_LIBS) $(OPENCL_LIBS) $(XXHASH_LIBS) $(JANSSON_LIBS)
 

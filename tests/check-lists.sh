@@ -19,7 +19,7 @@ missing=$(find lib lm mpi onnx kernels include tests tools examples bench doc py
   ! -name '*.o' ! -name '*.lo' ! -name '*.log' ! -name '*.trs' ! -name '*.pyc' ! -path '*/.*' 2>/dev/null |
   while read -r file; do
     case $file in
-      lib/kernels.c | include/kiln/elementwise.h* | include/kiln/reductions.h* | \
+      lib/kernel_texts.c | include/kiln/elementwise.h* | include/kiln/reductions.h* | \
         include/kiln/typemap.h | onnx/onnx.pb-c.[ch] | onnx/onnx.proto) ;; # made by make
       include/kiln/version.h* | doc/Doxyfile*) ;; # made by configure
       *.mk) grep -q "^include $file" Makefile.am || echo "$file" ;;

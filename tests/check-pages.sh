@@ -8,7 +8,7 @@ cd "${srcdir:-.}" || exit 99
 page=doc/ARCHITECTURE.md most_words=1500 most_of_paragraph=100
 
 # The head comes behind the licence's line and before the first line of code.
-headless=$(find lib lm mpi onnx tools tests bench -name '*.c' ! -name kernels.c ! -name '*pb-c.c' |
+headless=$(find lib lm mpi onnx tools tests bench -name '*.c' ! -name kernel_texts.c ! -name '*pb-c.c' |
   sort | xargs awk '
     function leave() { if (name != "" && !headed) print name }
     FNR == 1 { leave(); name = FILENAME; headed = 0; looking = 1 }
