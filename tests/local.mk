@@ -618,7 +618,10 @@ libtest_support_la_SOURCES += \
 	tests/support/plain/plain.c \
 	tests/support/plain/criterion/criterion.h
 endif
-LDADD = libtest-support.la libkiln-internal.la $(TEST_LIBS)
+TEST_LDADD = libtest-support.la libkiln-internal.la $(TEST_LIBS)
+LDADD = $(TEST_LDADD) $(TEST_LINKER)
+# The programs' own code waits for kernels; what they share computes, and is optimised (.lo).
+tests/%.o: CFLAGS += $(TEST_CFLAGS)
 
 # An OpenCL layer that counts calls and lets them fail: a plain shared object in every build.
 layer_sources = \
