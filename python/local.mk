@@ -110,7 +110,7 @@ EXTRA_DIST += \
 
 # As users have it: installed by pip into an environment of its own.
 check-python: all
-	@KILN_TEST_STORE='$(abs_builddir)/test-store' \
+	@KILN_TEST_STORE='$(abs_builddir)/test-store' KILN_TEST_POCL='$(abs_builddir)/test-pocl' \
 	    KILN_STORE_PROGRAM='$(abs_builddir)/kiln-store' srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/run-test $(srcdir)/tests/check-python >python.log; \
 	    cat python.log; ! grep -q '^not ok' python.log
 # A wheel that carries the library, in wheels/ of that folder.
@@ -121,11 +121,11 @@ check-wheel: all
 	    cat wheel.log; ! grep -q '^not ok' wheel.log
 # PyTorch's own samples of its operators, where PyTorch is there; half an hour of two cores.
 check-torch: all
-	@KILN_TEST_STORE='$(abs_builddir)/test-store' \
+	@KILN_TEST_STORE='$(abs_builddir)/test-store' KILN_TEST_POCL='$(abs_builddir)/test-pocl' \
 	    KILN_STORE_PROGRAM='$(abs_builddir)/kiln-store' srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/run-test $(srcdir)/tests/check-torch
 # The suite of the array API standard, where it and its packages can be had.
 check-array-api: all
-	@KILN_TEST_STORE='$(abs_builddir)/test-store' \
+	@KILN_TEST_STORE='$(abs_builddir)/test-store' KILN_TEST_POCL='$(abs_builddir)/test-pocl' \
 	    KILN_STORE_PROGRAM='$(abs_builddir)/kiln-store' KILN_TEST_TIMEOUT=7200 srcdir='$(srcdir)' \
 	    $(SHELL) $(srcdir)/tests/run-test $(srcdir)/tests/check-array-api
 CLEANFILES += python.log wheel.log

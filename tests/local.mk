@@ -637,12 +637,35 @@ layer_sources = \
 	tests/layer/opencl.h \
 	tests/layer/marks.c \
 	tests/layer/marks.h
-check_DATA = tests/layer/kiln-layer.so
+check_DATA = tests/layer/kiln-layer.so test-pocl/made
 tests/layer/kiln-layer.so: $(layer_sources)
 	$(AM_V_CCLD)$(MKDIR_P) $(@D)
 	$(AM_V_at)$(CC) -std=gnu11 $(AM_CPPFLAGS) $(KILN_CFLAGS) -O1 -g -fPIC -shared -o $@ \
 	    `for f in $(layer_sources); do case $$f in *.c) echo $(srcdir)/$$f;; esac; done` -ldl -lpthread
 CLEANFILES += tests/layer/kiln-layer.so
+
+# PoCL beside what kernels call of its library. Those of tests and pages, which call more, follow the
+# list of what kiln's call.
+with_kernels = \
+	kernels/builtins.cl \
+	doc/custom.md \
+	examples/opencl.c \
+	python/tests/test_kernel.py \
+	python/tests/test_opencl.py \
+	tests/campaigns/cache_foreign.c \
+	tests/device/test_device.c \
+	tests/layer/test_layer.c \
+	tests/programs/test_builtins.c \
+	tests/programs/test_cache_program.c \
+	tests/programs/test_compile_workers.c \
+	tests/record/custom_one.h \
+	tests/record/test_custom.c \
+	tests/record/test_custom_refused.c \
+	tests/support/cache.c \
+	tests/support/fill.c
+test-pocl/made: tests/small-pocl.py $(with_kernels)
+	$(AM_V_GEN)python3 $(srcdir)/tests/small-pocl.py test-pocl $(filter-out %/small-pocl.py,$^) || rm -rf test-pocl
+	$(AM_V_at)mkdir -p test-pocl && echo >$@
 
 # Short ones at the end: no processor waits long for another.
 TESTS =
@@ -655,6 +678,7 @@ AM_TESTS_ENVIRONMENT = \
 	KILN_TEST_CC='$(CC) $(KILN_KIND_CFLAGS) $(CFLAGS)'; export KILN_TEST_CC; \
 	KILN_TEST_LAYER='$(abs_builddir)/tests/layer/kiln-layer.so'; export KILN_TEST_LAYER; \
 	KILN_TEST_STORE=$${KILN_TEST_STORE-'$(abs_builddir)/test-store'}; export KILN_TEST_STORE; \
+	KILN_TEST_POCL=$${KILN_TEST_POCL-'$(abs_builddir)/test-pocl'}; export KILN_TEST_POCL; \
 	KILN_STORE_PROGRAM='$(abs_builddir)/kiln-store'; export KILN_STORE_PROGRAM; \
 	$(TEST_PART) \
 	MPIRUN='$(MPIRUN)'; export MPIRUN; \
