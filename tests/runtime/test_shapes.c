@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "../support/context.h"
 #include "../support/layer.h"
@@ -157,10 +158,12 @@ Test(shapes, of_known_kernels_are_watched_in_each_queue)
 }
 
 /* What is kept is bounded, however much a shape takes. The first shapes fill the programs' kernel
- * objects, 64 of each, which take up to 0.9 MiB on Mesa 22.3. */
+ * objects, 64 of each. */
 Test(shapes, keep_so_much_memory_at_most)
 {
     enum { KNOWN = 72, SHAPES = 250, SLACK = 24 << 20 };
+    if (!strcmp(context->runtime.device.info.platform, "rusticl"))
+        cr_skip("25,000 launches take it a minute, and what is kept is the same on each device");
     for (size_t rows = 1; rows <= KNOWN; rows++)
         run_once(MOST_LAYERS, rows);
     uint64_t before = heap();
