@@ -173,8 +173,8 @@ static void move_windows_last(struct unview *u, uint32_t along, uint32_t within)
     *u = moved;
 }
 
-/* Windows side by side are the input's dimension, cut into pieces: they are joined where the windows
- * run, so that what lies together stays together. */
+/* Windows side by side are the input's dimension, cut into pieces: they are joined where the
+ * windows run, so that what lies together stays together. */
 static bool join_tiles(struct unview *u, uint32_t along, uint32_t within)
 {
     size_t order[KILN_MAX_RANK];
