@@ -251,16 +251,16 @@ void kiln__adjoint_view(struct kiln__gradient *walk, const struct kiln__node *no
 {
     struct unview u = {walk->batch, node->shape, node->view, g};
     struct kiln__shape to = kiln__gradient_shape(walk, kiln__gradient_operand(walk, node, 0));
-    uint32_t along, within;
+    uint32_t first, second;
     (void)y;
     if (kiln__node_count(node) == 0)
         return; /* nothing was taken */
     sum_repetitions(&u);
     drop_single_windows(&u);
-    while (!u.batch->error.status && find_windows(&u, &along, &within)) {
-        if (join_tiles(&u, along, within) || join_tiles(&u, within, along))
+    while (!u.batch->error.status && find_windows(&u, &first, &second)) {
+        if (join_tiles(&u, first, second) || join_tiles(&u, second, first))
             continue;
-        move_windows_last(&u, along, within);
+        move_windows_last(&u, first, second);
         sum_windows(&u, to.dims[u.view.source[u.shape.rank - 1]]);
     }
     restore_order(&u, &to);
