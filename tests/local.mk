@@ -649,9 +649,14 @@ CLEANFILES += tests/layer/kiln-layer.so
 with_kernels = \
 	kernels/builtins.cl \
 	doc/custom.md \
+	doc/python.md \
 	examples/opencl.c \
+	include/kiln/custom.h \
+	python/kiln/_arithmetic.py \
+	python/kiln/_hooks.py \
 	python/tests/test_kernel.py \
 	python/tests/test_opencl.py \
+	python/tests/test_tensors.py \
 	tests/campaigns/cache_foreign.c \
 	tests/device/test_device.c \
 	tests/layer/test_layer.c \

@@ -71,17 +71,18 @@ bool embed_write(struct embed_output *output, const float *vectors, size_t count
 static void write_statistics(FILE *file, const struct embed_statistics *statistics)
 {
     double seconds = statistics->seconds > 0 ? statistics->seconds : 1e-9;
-    char busy[32] = "null"; /* too short a run does not tell */
-    if (statistics->busy > 0)
-        snprintf(busy, sizeof busy, "%.4f", statistics->busy);
     fprintf(file,
             "\"sentences\": %zu, \"tokens\": %zu, \"seconds\": %.6f, \"sentences_per_second\": "
             "%.3f, \"tokens_per_second\": %.1f, \"padding_share\": %.4f, \"load_seconds\": %.6f, "
-            "\"first_result_seconds\": %.6f, \"device_busy_share\": %s, \"weight_bytes\": %llu, "
-            "\"other_device_bytes\": %llu}\n",
+            "\"first_result_seconds\": %.6f, \"device_busy_share\": ",
             statistics->sentences, statistics->tokens, statistics->seconds,
             (double)statistics->sentences / seconds, (double)statistics->tokens / seconds,
-            statistics->padding, statistics->load, statistics->first, busy,
+            statistics->padding, statistics->load, statistics->first);
+    if (statistics->busy > 0)
+        fprintf(file, "%.4f", statistics->busy);
+    else
+        fputs("null", file); /* too short a run does not tell */
+    fprintf(file, ", \"weight_bytes\": %llu, \"other_device_bytes\": %llu}\n",
             (unsigned long long)statistics->weight_bytes,
             (unsigned long long)statistics->other_bytes);
 }
