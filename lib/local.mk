@@ -214,6 +214,9 @@ lower_sources = \
 	lib/lower/matmul_gpu_rows.c \
 	lib/lower/matmul_wgmma.c \
 	lib/lower/plan_make.c \
+	lib/lower/scatter.h \
+	lib/lower/scatter_cpu.c \
+	lib/lower/scatter_gpu.c \
 	lib/lower/select.c \
 	lib/lower/select.h \
 	lib/lower/sort.h \
@@ -578,6 +581,7 @@ kernels = \
 	kernels/scatter_atomic.cl \
 	kernels/scatter_gpu.cl \
 	kernels/scatter_parts.cl \
+	kernels/scatter_winners.cl \
 	kernels/sort_cpu_digits.cl \
 	kernels/sort_cpu_lines.cl \
 	kernels/sort_gpu_blocks.cl \

@@ -56,7 +56,7 @@ const struct kiln__kernel_row *kiln__kernel_named(enum kiln__kernel_family famil
 const char *kiln__kernel_family_name(enum kiln__kernel_family family)
 {
     static const char *const names[] = {"a product", "an attention", "an attention's gradient",
-                                        "a sort"};
+                                        "a sort", "a scatter"};
     _Static_assert(sizeof names / sizeof *names == KILN__KERNEL_FAMILIES, "a name per family");
     return names[family];
 }

@@ -10,6 +10,7 @@ enum kiln__kernel_family {
     KILN__KERNEL_ATTENTION,
     KILN__KERNEL_ATTENTION_GRADIENT,
     KILN__KERNEL_SORT,
+    KILN__KERNEL_SCATTER,
     KILN__KERNEL_FAMILIES
 };
 
@@ -68,7 +69,7 @@ const struct kiln__kernel_row *kiln__kernel_of(enum kiln__kernel_family family, 
 const struct kiln__kernel_row *kiln__kernel_named(enum kiln__kernel_family family,
                                                   const char *name);
 
-/* "a product", "an attention", "an attention's gradient", "a sort" */
+/* "a product", "an attention", "an attention's gradient", "a sort", "a scatter" */
 const char *kiln__kernel_family_name(enum kiln__kernel_family family);
 
 /* Whether the device has what it needs, but for the self-test. */

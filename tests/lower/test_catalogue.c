@@ -135,6 +135,47 @@ Test(catalogue, sorts_by_their_lines)
     }
 }
 
+/* Scatters of so many indices into so many rows, and the kernels for them: the first launch's row
+ * on both devices, and how many launches there are. */
+Test(catalogue, scatters_by_their_indices)
+{
+    static const struct {
+        kiln_type type;
+        kiln_scatter_mode mode;
+        size_t count, extent, inner;
+        const char *cpu, *gpu;
+        size_t launches[2];
+    } rows[] = {{KILN_I32, KILN_SCATTER_ADD, 100000, 64, 1, "parts", "atomics", {2, 1}},
+                {KILN_I64, KILN_SCATTER_ADD, 100, 64, 1, "strips", "atomics", {1, 1}},
+                {KILN_I32, KILN_SCATTER_ADD, 100, 64, 8, "strips", "marks", {1, 1}},
+                {KILN_F32, KILN_SCATTER_SET, 100, 64, 1, "strips", "marks", {1, 1}},
+                {KILN_F32, KILN_SCATTER_SET, 1 << 20, 1000, 1, "strips", "winners", {1, 3}},
+                {KILN_U8, KILN_SCATTER_SET, 3000, 100000, 8, "strips", "winners", {1, 3}},
+                {KILN_F32, KILN_SCATTER_ADD, 1000, 50000, 256, "strips", "marks", {1, 1}}};
+    kiln_context *devices[] = {imagined_cpu(), imagined_gpu()};
+    for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
+        const size_t row = i / 2, into[] = {rows[row].extent, rows[row].inner};
+        const size_t values[] = {rows[row].count, rows[row].inner};
+        kiln_batch *b = kiln_batch_create(devices[i % 2]);
+        kiln_tensor x = kiln_cast(b, imagine(b, 2, into), rows[row].type);
+        kiln_tensor v = kiln_cast(b, imagine(b, 2, values), rows[row].type);
+        kiln_tensor at = kiln_cast(b, imagine(b, 1, values), KILN_I32);
+        ask(b, kiln_scatter(b, x, at, v, 0, rows[row].mode));
+        struct kiln__plan plan = plan_of(b, false);
+        const char *taken = NULL;
+        size_t launches = 0;
+        for (size_t l = 0; l < plan.launches.count; l++)
+            if (kiln__launch_is_by(&plan.launches.items[l], KILN__KERNEL_SCATTER)) {
+                taken = plan.launches.items[l].choice.taken->name;
+                launches++;
+            }
+        cr_expect_eq(launches, rows[row].launches[i % 2], "row %zu: %zu", row, launches);
+        cr_expect_str_eq(taken, i % 2 ? rows[row].gpu : rows[row].cpu, "row %zu", row);
+        kiln__plan_free(&plan);
+        kiln_batch_release(b);
+    }
+}
+
 /* Which kernel an attention and a product are by, and what would be next. */
 Test(catalogue, tells_what_is_taken_and_what_is_next)
 {

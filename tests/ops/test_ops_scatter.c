@@ -156,6 +156,30 @@ Test(ops_scatter, many_rows_of_integers)
     check_close();
 }
 
+/* Many rows written, of which the last of several indices writes each: more rows than indices and
+ * fewer, neighbours that lead to one row, wide rows, and parts of a result. */
+Test(ops_scatter, rows_written_by_many_indices)
+{
+    static const kiln_type types[] = {KILN_F32, KILN_U8, KILN_I64, KILN_I32, KILN_F16};
+    static const size_t dims[][3] = {
+        {1, 5003, 1}, {1, 40, 1}, {2, 700, 3}, {1, 33, 70}, {3, 9001, 1}};
+    static const kiln_type indices[] = {KILN_I32, KILN_U8, KILN_I64, KILN_I32, KILN_I32};
+    for (size_t i = 0; i < 5; i++) {
+        const size_t count = 2500 + 100 * i, values[] = {dims[i][0], count, dims[i][2]};
+        kiln_batch *b = check_begin();
+        kiln_tensor x = check_input(b, types[i], 3, dims[i], CHECK_PLAIN);
+        kiln_tensor v = check_input(b, types[i], 3, values, CHECK_PLAIN);
+        kiln_tensor at = random_indices(b, indices[i], DIMS(count), (uint32_t)dims[i][1]);
+        check_read(b, kiln_scatter(b, x, at, v, 1, KILN_SCATTER_SET));
+        kiln_tensor rising = kiln_cast(b, kiln_iota(b, DIMS(count), 0), KILN_I32);
+        rising = kiln_div(b, rising, kiln_constant(b, KILN_I32, 7));
+        check_read(b, kiln_scatter(b, x, rising, kiln_neg(b, v), 1, KILN_SCATTER_SET));
+        check_run(b);
+        check_end(b);
+    }
+    check_close();
+}
+
 /* ---- what it costs ---- */
 
 /* The base of another scatter is not copied. */
