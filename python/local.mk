@@ -47,6 +47,7 @@ python_modules = \
 	python/kiln/_torch_layers.py \
 	python/kiln/_torch_orders.py \
 	python/kiln/_torch_operators.py \
+	python/kiln/_torch_steps.py \
 	python/kiln/_tree.py \
 	python/kiln/_types.py \
 	python/kiln/_ufuncs.py \

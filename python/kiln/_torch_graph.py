@@ -4,22 +4,17 @@ that runs these and, between them, what is left to PyTorch."""
 from __future__ import annotations
 
 import operator
-import threading
-import weakref
-from typing import Any, Callable, Iterable, Optional, Sequence
+from typing import Any, Callable, Iterable, Optional
 
-import numpy as np
 import torch
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from . import _tape, _torch_indices, _torch_layers, _torch_orders  # noqa: F401  (their rows)
-from ._buffer import Buffer
 from ._context import Context
-from ._library import Error, check, lib
-from ._tensor import Tensor, of_array
+from ._library import Error
 from ._torch_operators import ROWS, TYPES, Unsupported
-from ._types import BY_NAME
+from ._torch_steps import Layout, Program, Recorder, draws_alone, host_step, is_tensor
 
 _MOST_DIMENSIONS = 8
 
@@ -39,59 +34,7 @@ def _refusal_of_type(value: Any) -> Optional[str]:
     return None
 
 
-# ---- layouts ----
-
-def _order_of(value: torch.Tensor) -> Optional[list[int]]:
-    """The order of dimensions in which the elements lie without a gap; None if they do not."""
-    order = sorted(range(value.dim()), key=lambda i: (-value.stride(i), i))
-    expected = 1
-    for i in reversed(order):
-        if value.shape[i] != 1 and value.stride(i) != expected:
-            return None
-        expected *= value.shape[i]
-    return order
-
-
-class _Layout:
-    """How a tensor that goes between PyTorch and a batch lies in memory: dense, in an order of its
-    dimensions, as the graph has it; row-major where that is no order."""
-
-    def __init__(self, value: torch.Tensor) -> None:
-        self.shape = tuple(value.shape)
-        self.order = list(range(value.dim()))
-        self.stride = torch.empty(self.shape, device='meta').stride()
-        if not value.is_contiguous():
-            order = _order_of(value)
-            if order is not None:
-                self.order, self.stride = order, tuple(value.stride())
-        self.dtype = value.dtype
-        self.kind = BY_NAME[TYPES[value.dtype]]
-        self.is_row_major = self.order == list(range(value.dim()))
-        self.bytes = value.numel() * value.element_size()
-        self.inverse = np.argsort(self.order).tolist()
-
-    def array(self) -> np.ndarray:
-        """Memory for the elements, as they lie."""
-        return np.empty([self.shape[i] for i in self.order], self.kind.raw)
-
-    def fits(self, value: torch.Tensor) -> bool:
-        return bool(value.is_contiguous() if self.is_row_major else value.stride() == self.stride)
-
-    def new(self) -> torch.Tensor:
-        return torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
-
-    def laid_out(self, value: torch.Tensor) -> torch.Tensor:
-        """A tensor of the same values whose memory is as a batch reads it."""
-        if value.is_neg() or not self.fits(value):
-            return self.new().copy_(value.detach())
-        return value
-
-    def placed(self, context: Context) -> Tensor:
-        """An input of a batch."""
-        return of_array(self.array(), context, self.kind)
-
-
-# ---- recording ----
+# ---- which nodes have rows ----
 
 def is_random(target: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(target, 'tags', ())
@@ -101,61 +44,13 @@ def _without_a_row(node: Node) -> str:
     return "random, by PyTorch's generator" if is_random(node.target) else 'no row'
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
-
-
-class Recorder:
-    """Records nodes in the tape of the function that is being traced."""
-
-    def __init__(self, context: Context, values: dict[Node, Any]) -> None:
-        self.context = context
-        self.values = values
-        self.made: dict[Node, Any] = {}
-
-    def place(self, node: Node, layout: _Layout, weight: Optional[_Weight] = None) -> Tensor:
-        """Have the node be an input, or a weight's buffer; the tensor whose memory that is."""
-        source = layout.placed(self.context) if weight is None else weight.buffer.tensor()
-        self.made[node] = source if layout.is_row_major else source.transpose(layout.inverse)
-        return source
-
-    def _argument(self, argument: Any) -> Any:
-        if not isinstance(argument, Node):
-            return argument
-        if _is_tensor(self.values[argument]) or argument in self.made:
-            return self.made[argument]
-        return self.values[argument]
-
-    def record(self, node: Node) -> None:
-        """Record a node; its operands are recorded."""
-        arguments, named = pytree.tree_map_only(Node, self._argument, (node.args, node.kwargs))
-        if node.target is operator.getitem:
-            made = arguments[0][arguments[1]]
-        else:
-            made = ROWS[str(node.target)](*arguments, **named)
-        self.made[node] = self._as_declared(made, self.values[node])
-
-    def _as_declared(self, made: Any, value: Any) -> Any:
-        """What a row gave in PyTorch's types; shapes are those already."""
-        if _is_tensor(value):
-            if made is None:
-                return None
-            if tuple(made.shape) != tuple(value.shape):
-                raise Unsupported(f'a result of {list(made.shape)}, not {list(value.shape)}')
-            kind = BY_NAME[TYPES[value.dtype]]
-            return made if made.dtype == kind else made.astype(kind)
-        if isinstance(value, (list, tuple)):
-            return [self._as_declared(m, v) for m, v in zip(made, value)]
-        return made
-
-
 def _operands(node: Node, values: dict[Node, Any]) -> list[Node]:
     """The nodes that give it tensors."""
     return [n for n in node.all_input_nodes if not isinstance(values[n], (int, float, bool))]
 
 
 def _tensors_of(value: Any) -> list[Any]:
-    return [v for v in pytree.tree_leaves(value) if _is_tensor(v)]
+    return [v for v in pytree.tree_leaves(value) if is_tensor(v)]
 
 
 class _Trial:
@@ -186,9 +81,9 @@ class _Trial:
         try:
             for operand in _operands(node, self.values):
                 if operand not in self.recorder.made:
-                    if not _is_tensor(self.values[operand]):
+                    if not is_tensor(self.values[operand]):
                         return 'an operand of several tensors'
-                    self.recorder.place(operand, _Layout(self.values[operand]))
+                    self.recorder.place(operand, Layout(self.values[operand]))
             self.recorder.record(node)
         except _REFUSALS as error:
             return str(error) or type(error).__name__
@@ -198,130 +93,7 @@ class _Trial:
         return None
 
 
-# ---- what runs ----
-
-class _Weight:
-    """A buffer of a batch that has a parameter's content as it was when it was sent last."""
-
-    def __init__(self, layout: _Layout, context: Context) -> None:
-        self.layout = layout
-        self.buffer = Buffer.empty([layout.shape[i] for i in layout.order], layout.kind, context)
-        self.sent: Any = (None, None, None)
-
-    def send(self, value: torch.Tensor) -> None:
-        """Send the content, unless it is there: PyTorch counts what is written into a tensor."""
-        reference, version, address = self.sent
-        if reference is not None and reference() is value and version == value._version and \
-                address == value.data_ptr():
-            return
-        laid_out = self.layout.laid_out(value)
-        if self.layout.bytes:
-            check(lib.kiln_buffer_write(self.buffer._owned, 0, laid_out.data_ptr(), self.layout.bytes))
-        self.sent = (weakref.ref(value), value._version, value.data_ptr())
-
-
-class _Program:
-    """A batch of nodes: an input for each tensor from outside, a read for each that is wanted. It is
-    recorded when it first runs: then it is known which inputs are parameters. On a device with
-    memory of its own these are kept there; else all inputs are read where PyTorch has them."""
-
-    def __init__(self, context: Context, values: dict[Node, Any], nodes: Sequence[Node],
-                 inputs: Sequence[Node], outputs: Sequence[Node]) -> None:
-        self.context = context
-        self.graph: Any = (values, nodes, inputs, outputs)
-        self.layouts = [_Layout(values[n]) for n in inputs]
-        self.results = [_Layout(values[n]) for n in outputs]
-        self.tape: Any = None
-        self.lock = threading.Lock()
-        self.weights: dict[int, _Weight] = {}
-        self.uploads: list[tuple[int, Any]] = []  # which input, and its handle
-        self.bound: list[int] = [0] * len(inputs)
-
-    def _record(self, given: Sequence[torch.Tensor]) -> None:
-        values, nodes, inputs, outputs = self.graph
-        if not self.context.shares_host_memory:
-            self.weights = {i: _Weight(self.layouts[i], self.context) for i, value in enumerate(given)
-                            if isinstance(value, torch.nn.Parameter)}
-        recorder = Recorder(self.context, values)
-        self.tape = _tape.Tape(self.context)  # anew, where an exception came the last time
-
-        def trace() -> None:
-            places = [recorder.place(n, layout, self.weights.get(i))
-                      for i, (n, layout) in enumerate(zip(inputs, self.layouts))]
-            for node in nodes:
-                recorder.record(node)
-            handles = [self._laid_out(recorder.made[n], layout)
-                       for n, layout in zip(outputs, self.results)]
-            self.uploads = [(i, self.tape.handle(place)) for i, place in enumerate(places)
-                            if i not in self.weights]
-            # Until the first run gives them others, the reads have these places.
-            self.first = [layout.array() for layout in self.results]
-            for handle, array in zip(handles, self.first):
-                check(lib.kiln_read(self.tape.batch, handle, array.ctypes.data, array.nbytes))
-        _tape.trace(self.tape, trace)
-        self.graph = None
-
-    def _laid_out(self, made: Tensor, layout: _Layout) -> Any:
-        return self.tape.handle(made if layout.is_row_major else made.transpose(layout.order))
-
-    def run(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        bound = self.bound
-        results = [layout.new() for layout in self.results]
-        with self.lock:
-            if self.graph is not None:
-                self._record(values)
-            batch = self.tape.batch
-            for i, weight in self.weights.items():
-                weight.send(values[i])
-            held = []  # until it has run
-            for i, handle in self.uploads:
-                value = self.layouts[i].laid_out(values[i])
-                held.append(value)
-                address = value.data_ptr()
-                if address != bound[i] and address:
-                    check(lib.kiln_rebind_upload(batch, handle, address))
-                    bound[i] = address
-            for i, result in enumerate(results):
-                address = result.data_ptr()
-                if address:
-                    check(lib.kiln_rebind_read(batch, i, address, self.results[i].bytes))
-            check(lib.kiln_batch_execute(batch))
-        return results
-
-
-class _Host:
-    """A node that PyTorch computes."""
-
-    def __init__(self, node: Node, slots: dict[Node, int], values: dict[Node, Any]) -> None:
-        self.node, self.slots, self.values = node, slots, values
-        # What it is called with; None and where they are in the environment: tensors. Known at the first call.
-        self.arguments: Any = None
-
-    def _value(self, node: Node, environment: list[Any]) -> Any:
-        slot = self.slots.get(node)
-        return self.values[node] if slot is None else environment[slot]
-
-    def _prepare(self) -> None:
-        """Arguments are mostly tensors and constants: no tree is walked for these in each call."""
-        given = [*self.node.args, *self.node.kwargs.values()]
-        slots = [self.slots.get(x) if isinstance(x, Node) else None for x in given]
-        constants = [self.values[x] if isinstance(x, Node) and slot is None else x for x, slot in zip(given, slots)]
-        trees = [i for i, x in enumerate(given) if not isinstance(x, Node) and
-                 any(isinstance(leaf, Node) for leaf in pytree.tree_leaves(x))]
-        self.arguments = constants, [(i, slot) for i, slot in enumerate(slots) if slot is not None], trees
-
-    def run(self, environment: list[Any]) -> Any:
-        if self.arguments is None:
-            self._prepare()
-        constants, places, trees = self.arguments
-        given = list(constants)
-        for i, slot in places:
-            given[i] = environment[slot]
-        for i in trees:
-            given[i] = pytree.tree_map_only(Node, lambda node: self._value(node, environment), constants[i])
-        count = len(self.node.args)
-        return self.node.target(*given[:count], **dict(zip(self.node.kwargs, given[count:])))
-
+# ---- a graph ----
 
 class Compiled:
     """A graph that runs: steps over an environment of tensors. It is called as the graph is."""
@@ -367,14 +139,14 @@ class Compiled:
             here = [n for n in calls if stages[n] == stage]
             self._add_program([n for n in here if n in taken], taken, values, context)
             for node in here:
-                if node not in taken:
+                if node not in taken and not self._is_idle(node):
                     self._add_host(node, values)
 
     def _add_program(self, nodes: list[Node], taken: set[Node], values: dict[Node, Any],
                      context: Context) -> None:
         wanted = set(n for n in self.output if isinstance(n, Node))
         inside = set(nodes)
-        outputs = [n for n in nodes if _is_tensor(values[n]) and (
+        outputs = [n for n in nodes if is_tensor(values[n]) and (
             n in wanted or any(user not in inside and user.op != 'output' for user in n.users))]
         views = {n: _views_of(n, inside, outputs) for n in outputs}
         self._add_batch(nodes, [n for n in outputs if not views[n]], values, context)
@@ -389,7 +161,7 @@ class Compiled:
         inside = set(nodes)
         inputs = list(dict.fromkeys(o for n in nodes for o in _operands(n, values)
                                     if o not in inside))
-        program = _Program(context, values, nodes, inputs, outputs)
+        program = Program(context, values, nodes, inputs, outputs)
         self.batches += 1
         sources, targets = [self._slot(n) for n in inputs], [self._slot(n) for n in outputs]
 
@@ -398,12 +170,13 @@ class Compiled:
                 environment[slot] = made
         self.steps.append(step)
 
-    def _add_host(self, node: Node, values: dict[Node, Any]) -> None:
-        host, slot = _Host(node, self.slots, values), self._slot(node)
+    def _is_idle(self, node: Node) -> bool:
+        """Whether nobody reads what a node gives: of a dropout's zeros the shape is enough."""
+        return bool(node.users) and not is_random(node.target) and all(map(draws_alone, node.users))
 
-        def step(environment: list[Any]) -> None:
-            environment[slot] = host.run(environment)
-        self.steps.append(step)
+    def _add_host(self, node: Node, values: dict[Node, Any]) -> None:
+        self._slot(node)
+        self.steps.append(host_step(node, self.slots, values))
 
     # ---- calling ----
 

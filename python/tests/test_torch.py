@@ -319,6 +319,37 @@ class Compiled(unittest.TestCase):
         torch.manual_seed(3)
         torch.testing.assert_close(call(x), expected)
 
+    def test_steps_of_dropout(self):
+        """A mask is drawn into its tensor: the zeros that it is drawn for are not computed in each call."""
+        made, compiled_graph = [], kiln.torch.Compiled
+
+        def kept(*arguments):
+            made.append(compiled_graph(*arguments))
+            return made[-1]
+        kiln.torch.Compiled = kept
+        try:
+            call = compiled(lambda x, w: F.dropout(x, 0.4) @ w.t())
+            x, w = torch.randn(3, 4), torch.randn(5, 4)
+            torch.manual_seed(3)
+            expected = F.dropout(x, 0.4) @ w.t()
+            torch.manual_seed(3)
+            torch.testing.assert_close(call(x, w), expected)
+        finally:
+            kiln.torch.Compiled = compiled_graph
+        self.assertEqual([len(graph.steps) for graph in made], [2])  # the mask, the batch
+
+    def test_memory_of_results(self):
+        """Whether results lie where those of the call before did or not, each call writes its own."""
+        call, kept = compiled(lambda x: (x + 1, x * 2)), []
+        for i in range(20):
+            more, twice = call(torch.full((3,), float(i)))
+            self.assertEqual((more.tolist(), twice.tolist()), ([i + 1] * 3, [i * 2] * 3))
+            if i % 3 == 0:
+                kept.append((i, more))
+            del more, twice
+        for i, more in kept:
+            self.assertEqual(more.tolist(), [i + 1] * 3)
+
     def test_fresh_results(self):
         """Each call's result has memory of its own."""
         call = compiled(lambda x: x + 1)
