@@ -5,9 +5,9 @@
  * that is negative or too large changes nothing.
  *
  * An item owns a strip of neighbouring i of the rows whose number is its class modulo `classes`, and
- * walks the indices from number `from` on before `to`.
+ * walks all indices.
  *     args    values, offset, indices, offset, result, offset, count (of j), extent (rows of the
- *             result), inner (columns of both), classes (a power of two), from, to
+ *             result), inner (columns of both), classes (a power of two)
  *     global  strips of COLUMNS that make up inner, classes, outer
  * Integer arguments are long.
  */
@@ -29,8 +29,7 @@
 kernel void scatter(global const OPERAND_A_TYPE *restrict values, const long values_offset,
                         global const OPERAND_B_TYPE *restrict indices, const long indices_offset,
                         global TYPE *restrict result, const long result_offset, const long count,
-                        const long extent, const long inner, const long classes, const long from,
-                        const long to)
+                        const long extent, const long inner, const long classes)
 {
     const long first = get_global_id(0) * COLUMNS, last = min(first + COLUMNS, inner);
     const uint own = get_global_id(1), mask = (uint)classes - 1;
@@ -39,7 +38,7 @@ kernel void scatter(global const OPERAND_A_TYPE *restrict values, const long val
     values += values_offset + outer * count * inner;
     indices += indices_offset;
     result += result_offset + outer * extent * inner;
-    for (long j = from; j < to; j++) {
+    for (long j = 0; j < count; j++) {
         const uint row = ROW(j); /* a negative one is too large */
         if (row >= rows || (row & mask) != own)
             continue;

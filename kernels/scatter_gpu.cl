@@ -5,11 +5,11 @@
  * that is negative or too large changes nothing.
  *
  * A work-group owns the rows whose number is its class modulo `classes`. Its items mark those of the
- * indices `from` to `to` - 1, BLOCK of them at most, that lead there, each some of them: a bit for an
- * index, and one for each word of bits that is not empty. Then each item walks the marks in their
- * order for columns of its own.
+ * indices, BLOCK of them at most, that lead there, each some of them: a bit for an index, and one for
+ * each word of bits that is not empty. Then each item walks the marks in their order for columns of
+ * its own.
  *     args    values, offset, indices, offset, result, offset, count (of j), extent (rows of the
- *             result), inner (columns of both), classes (a power of two), from, to
+ *             result), inner (columns of both), classes (a power of two)
  *     global  a multiple of WG up to inner, classes, outer
  *     local   WG, 1, 1
  * Integer arguments are long.
@@ -41,16 +41,15 @@ kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void scatter(global const OPERAND_A_TYPE *restrict values, const long values_offset,
                  global const OPERAND_B_TYPE *restrict indices, const long indices_offset,
                  global TYPE *restrict result, const long result_offset, const long count,
-                 const long extent, const long inner, const long classes, const long from,
-                 const long to)
+                 const long extent, const long inner, const long classes)
 {
     local uint marked[BLOCK / 32], filled[BLOCK / 1024];
-    const int item = get_local_id(0), here = (int)(to - from);
+    const int item = get_local_id(0), here = (int)count;
     const uint own = get_group_id(1), mask = (uint)classes - 1;
     const uint rows = (uint)min(extent, (long)INT_MAX);
     const long outer = get_global_id(2);
-    values += values_offset + (outer * count + from) * inner;
-    indices += indices_offset + from;
+    values += values_offset + outer * count * inner;
+    indices += indices_offset;
     result += result_offset + outer * extent * inner;
     for (int i = item; i < BLOCK / 32; i += WG)
         marked[i] = 0;

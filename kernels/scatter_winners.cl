@@ -9,7 +9,8 @@
  *     global  a multiple of WG
  *     local   WG, 1, 1
  * scatter_claim lets the largest j win. Of neighbours that lead to one row only the last one tries,
- * and items begin with the last ones, so that most of those that lose see it before they try.
+ * and items begin with the last ones, so that most of those that lose see it before they try; one
+ * that sees an earlier winner tries for nothing.
  *     args    as before
  *     global  a multiple of WG
  *     local   WG, 1, 1

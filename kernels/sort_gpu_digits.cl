@@ -8,7 +8,7 @@
  *
  * sort_count counts the keys of each tile by their digit.
  *     args    values, offset, from, offset, counts (tiles + 1 for each digit of each line), offset,
- *             extent (of a line), tiles, shift (of the digit), first (1: it is the first digit)
+ *             length (of a line), tiles, shift (of the digit), first (1: it is the first digit)
  *     global  WG * tiles, lines
  * sort_sum makes of each count the sum of those of the same digit and earlier tiles, and puts the
  * whole sum behind them. A work-group has a digit of a line, or with `alone` not 0 each item has one.
@@ -16,7 +16,7 @@
  *     global  WG * 256, or with `alone` 256, lines
  * sort_place puts the keys of a tile in order in local memory, by four bits and then the other four,
  * and each where those of lower digits, and of the same that come before, end.
- *     args    values, offset, from, offset, to, offset, counts, offset, result, offset, extent,
+ *     args    values, offset, from, offset, to, offset, counts, offset, result, offset, length,
  *             kept, tiles, shift, first, last (1: it is the last digit)
  *     global  WG * tiles, lines
  * All have local size WG. Integer arguments are long.
@@ -37,15 +37,15 @@
 kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void sort_count(global const OPERAND_A_TYPE *values, const long values_offset,
                 global const key *from, const long from_offset, global uint *counts,
-                const long counts_offset, const long extent, const long tiles, const long shift,
+                const long counts_offset, const long length, const long tiles, const long shift,
                 const long first)
 {
     local uint own[256];
     const int item = get_local_id(0);
     const long line = get_group_id(1), tile = get_group_id(0);
-    const long end = min(extent, (long)(tile + 1) * TILE);
-    values += values_offset + line * extent;
-    from += from_offset + line * extent;
+    const long end = min(length, (long)(tile + 1) * TILE);
+    values += values_offset + line * length;
+    from += from_offset + line * length;
     for (int d = item; d < 256; d += WG)
         own[d] = 0;
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -112,7 +112,7 @@ kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void sort_place(global const OPERAND_A_TYPE *values, const long values_offset,
                 global const key *from, const long from_offset, global key *to,
                 const long to_offset, global const uint *counts, const long counts_offset,
-                global int *result, const long result_offset, const long extent, const long kept,
+                global int *result, const long result_offset, const long length, const long kept,
                 const long tiles, const long shift, const long first, const long last)
 {
     local key held[PLACE(TILE)];
@@ -120,11 +120,11 @@ void sort_place(global const OPERAND_A_TYPE *values, const long values_offset,
     local uint sums[SUMS], goes[256]; /* goes: where a digit's first key goes, less where it is */
     const int item = get_local_id(0);
     const long line = get_group_id(1), tile = get_group_id(0), start = tile * TILE;
-    const int count = (int)min(extent - start, (long)TILE);
-    values += values_offset + line * extent;
+    const int count = (int)min(length - start, (long)TILE);
+    values += values_offset + line * length;
     result += result_offset + line * kept;
-    from += from_offset + line * extent;
-    to += to_offset + line * extent;
+    from += from_offset + line * length;
+    to += to_offset + line * length;
     counts += counts_offset + line * 256 * (tiles + 1);
     for (int i = item; i < TILE; i += WG) {
         const long at = start + i;

@@ -581,6 +581,7 @@ kernels = \
 	kernels/scatter_atomic.cl \
 	kernels/scatter_gpu.cl \
 	kernels/scatter_parts.cl \
+	kernels/scatter_sorted.cl \
 	kernels/scatter_winners.cl \
 	kernels/sort_cpu_digits.cl \
 	kernels/sort_cpu_lines.cl \

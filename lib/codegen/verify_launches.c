@@ -217,12 +217,14 @@ static void sizes_of(const struct verifier *verifier, struct size sizes[MOST_SIZ
         sizes[0] = (struct size){"count", kiln__node_count(&graph->nodes.items[indices])};
         sizes[1] = (struct size){"extent", node->shape.dims[node->axis]};
         sizes[2] = (struct size){"inner", inner};
+        sizes[3] = (struct size){"length", sizes[0].value};
     } else if (node->kind == KILN__SORT) {
         const struct kiln__node *values = kiln__graph_input(graph, node, 0);
         const size_t kept = node->shape.dims[node->shape.rank - 1];
         sizes[0] = (struct size){"extent", values->shape.dims[values->shape.rank - 1]};
         sizes[1] = (struct size){"lines", kept ? kiln__node_count(node) / kept : 0};
         sizes[2] = (struct size){"kept", kept};
+        sizes[3] = (struct size){"length", sizes[0].value};
     } else if (node->kind == KILN__ATTENTION || node->kind == KILN__ATTENTION_BACKWARD) {
         struct kiln__attention_size size = node->kind == KILN__ATTENTION
                                                ? kiln__attention_size(graph, node)

@@ -119,28 +119,25 @@ void kiln__scatter_add_room(uint32_t slot, size_t item, struct kiln__launch *lau
     kiln__launch_offset(launch, slot, 0, item);
 }
 
-uint64_t kiln__scatter_bytes(const struct kiln__plan *plan, const struct kiln__scattering *scatter,
-                             size_t count)
+uint64_t kiln__scatter_bytes(const struct kiln__plan *plan, const struct kiln__scattering *scatter)
 {
     static const bool both[] = {true, true};
     const struct kiln__group *group = &plan->fusion.groups.items[scatter->group];
-    const uint64_t read = kiln__group_bytes_read(plan, group, both);
-    const uint64_t values = scatter->outer * count * scatter->inner;
+    const uint64_t values = scatter->outer * scatter->count * scatter->inner;
     const uint64_t most = kiln__node_count(result_of(plan, group));
-    return (uint64_t)((double)read * (double)count / (double)scatter->count) +
+    return kiln__group_bytes_read(plan, group, both) +
            2 * (values < most ? values : most) * kiln_type_size(scatter->type);
 }
 
 void kiln__scatter_walk(struct kiln__plan *plan, const struct kiln__scattering *scatter,
-                        size_t from, size_t to, struct kiln__launch *launch)
+                        struct kiln__launch *launch)
 {
-    launch->bytes = kiln__scatter_bytes(plan, scatter, to - from);
+    launch->bytes = kiln__scatter_bytes(plan, scatter);
     kiln__scatter_add_values(plan, scatter, launch);
     kiln__scatter_add_indices(plan, scatter, launch);
     kiln__scatter_add_result(plan, scatter, launch);
     KILN__LAUNCH_INDICES(launch, (int64_t)scatter->count, (int64_t)scatter->extent,
-                         (int64_t)scatter->inner, (int64_t)launch->global[1], (int64_t)from,
-                         (int64_t)to);
+                         (int64_t)scatter->inner, (int64_t)launch->global[1]);
     kiln__plan_launch(plan, launch);
 }
 

@@ -49,19 +49,21 @@ struct kiln__launch kiln__sort_launch(const struct kiln__plan *plan,
                                       const struct kiln__sorting *sort, const char *file,
                                       const char *kernel, size_t local, const char *more)
 {
-    const char *type = kiln__type_row(sort->type)->device;
+    const kiln_type read = sort->keyed ? KILN_I32 : sort->type;
+    const char *type = kiln__type_row(read)->device;
     struct kiln__launch launch = {.source = KILN__SOURCE_TEMPLATE, .group = sort->group};
     launch.file = file;
     launch.kernel = kernel;
     launch.variant.wide = true;
-    kiln__launch_reads(plan, KILN__READABLE, 1, &launch);
+    if (!sort->keyed)
+        kiln__launch_reads(plan, KILN__READABLE, 1, &launch);
     launch.dimensions = 1;
     launch.global[0] = launch.local[0] = local;
     for (int d = 1; d < 3; d++)
         launch.global[d] = launch.local[d] = 1;
     snprintf(launch.options, sizeof launch.options,
              "-DTYPE=%s -DORDER=order_%s -DLOW=%u -DPASSES=%u%s%s%s", type, type, sort->low,
-             sort->digits, sort->type == KILN_I64 ? " -DWIDE" : "",
+             sort->digits, read == KILN_I64 ? " -DWIDE" : "",
              sort->descending ? " -DDESCENDING" : "", more);
     return launch;
 }

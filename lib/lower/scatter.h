@@ -34,16 +34,15 @@ void kiln__scatter_add_result(const struct kiln__plan *plan, const struct kiln__
                               struct kiln__launch *launch);
 void kiln__scatter_add_room(uint32_t slot, size_t item, struct kiln__launch *launch);
 
-/* Of so many indices: these, their values, and where those go, read and written once each. */
-uint64_t kiln__scatter_bytes(const struct kiln__plan *plan, const struct kiln__scattering *scatter,
-                             size_t count);
+/* Of the indices, the values, and where those go, read and written once each. */
+uint64_t kiln__scatter_bytes(const struct kiln__plan *plan, const struct kiln__scattering *scatter);
 
 /* A power of two, at least 1, of shares in the rows, so that there are as many work-items or
  * work-groups as are wanted, with `others` for each share. Each goes over all indices, so that more
  * than enough of them are a loss. */
 size_t kiln__scatter_classes(const struct kiln__scattering *scatter, size_t wanted, size_t others);
 
-/* Append the arguments of kernels/scatter.cl and kernels/scatter_gpu.cl, whose range is there, for
- * the indices `from` to `to` - 1, and the launch. */
+/* Append the arguments of kernels/scatter.cl and kernels/scatter_gpu.cl, whose range is there, and
+ * the launch. */
 void kiln__scatter_walk(struct kiln__plan *plan, const struct kiln__scattering *scatter,
-                        size_t from, size_t to, struct kiln__launch *launch);
+                        struct kiln__launch *launch);

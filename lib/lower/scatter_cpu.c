@@ -38,7 +38,7 @@ static void lower_parts(struct kiln__plan *plan, uint32_t group, const void *wor
     struct kiln__launch join = kiln__scatter_launch(plan, scatter, file, "scatter_join", 1, more);
     part.global[0] = parts;
     join.global[0] = kiln__divide_up(scatter->extent, ROWS);
-    part.bytes = kiln__scatter_bytes(plan, scatter, scatter->count);
+    part.bytes = kiln__scatter_bytes(plan, scatter);
     join.bytes = (parts + 2) * scatter->extent * item;
     kiln__scatter_add_values(plan, scatter, &part);
     kiln__scatter_add_indices(plan, scatter, &part);
@@ -73,7 +73,7 @@ static void lower_strips(struct kiln__plan *plan, uint32_t group, const void *wo
     launch.global[1] =
         kiln__scatter_classes(scatter, narrow ? cores : chunks, launch.global[0] * scatter->outer);
     launch.global[2] = scatter->outer;
-    kiln__scatter_walk(plan, scatter, 0, scatter->count, &launch);
+    kiln__scatter_walk(plan, scatter, &launch);
 }
 
 /* ---- the rows ---- */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scatters on devices with work-groups: sums of integers by atomics (kernels/scatter_atomic.cl),
  * rows that the last index writes (kernels/scatter_winners.cl), work-groups that mark and walk the
- * indices of their rows (kernels/scatter_gpu.cl). */
+ * indices of their rows (kernels/scatter_gpu.cl), indices in the order of their rows
+ * (kernels/scatter_sorted.cl). */
 #include "lower/scatter.h"
+#include "lower/sort.h"
 
 #include <stdio.h>
 
@@ -49,7 +51,7 @@ static void lower_atomics(struct kiln__plan *plan, uint32_t group, const void *w
     struct kiln__launch launch =
         kiln__scatter_launch(plan, scatter, "scatter_atomic", "scatter_atomic", local, more);
     launch.global[0] = items_over(scatter->count, local);
-    launch.bytes = kiln__scatter_bytes(plan, scatter, scatter->count);
+    launch.bytes = kiln__scatter_bytes(plan, scatter);
     kiln__scatter_add_values(plan, scatter, &launch);
     kiln__scatter_add_indices(plan, scatter, &launch);
     kiln__scatter_add_result(plan, scatter, &launch);
@@ -106,7 +108,7 @@ static void lower_winners(struct kiln__plan *plan, uint32_t group, const void *w
     write.global[2] = scatter->outer;
     clear.bytes = visits * sizeof(int32_t);
     claim.bytes = (scatter->count + scatter->extent) * sizeof(int32_t);
-    write.bytes = kiln__scatter_bytes(plan, scatter, visits);
+    write.bytes = kiln__scatter_bytes(plan, scatter);
     kiln__scatter_add_values(plan, scatter, &write);
     struct kiln__launch *launches[] = {&clear, &claim, &write};
     for (size_t i = 0; i < 3; i++) {
@@ -126,6 +128,31 @@ static void lower_winners(struct kiln__plan *plan, uint32_t group, const void *w
 /* Indices that a work-group marks at once; half as many as rounds after which Mesa's llvmpipe
  * leaves loops. */
 #define BLOCK 32768
+/* And so many for each round of launches that putting them in order takes. */
+#define WORTH 3072
+
+/* Of 8 bits, of which rows' numbers and one more have so many. */
+static size_t digits_of(const struct kiln__scattering *scatter)
+{
+    size_t digits = 1;
+    while (digits < 4 && scatter->extent >> 8 * digits)
+        digits++;
+    return digits;
+}
+
+static bool marks_fits(const struct kiln__plan *plan, const void *work)
+{
+    const struct kiln__scattering *scatter = work;
+    (void)plan;
+    return scatter->count <= BLOCK;
+}
+
+static bool marks_suits(const struct kiln__plan *plan, const void *work)
+{
+    const struct kiln__scattering *scatter = work;
+    (void)plan;
+    return scatter->count <= WORTH * (digits_of(scatter) + 1);
+}
 
 static void lower_marks(struct kiln__plan *plan, uint32_t group, const void *work)
 {
@@ -135,16 +162,56 @@ static void lower_marks(struct kiln__plan *plan, uint32_t group, const void *wor
     char more[64];
     (void)group;
     snprintf(more, sizeof more, " -DWG=%zu -DBLOCK=%d", local, BLOCK);
-    for (size_t from = 0; from < scatter->count; from += BLOCK) {
-        const size_t left = scatter->count - from;
-        struct kiln__launch launch =
-            kiln__scatter_launch(plan, scatter, "scatter_gpu", "scatter", local, more);
-        launch.dimensions = 3;
-        launch.global[0] = strips * local;
-        launch.global[1] = kiln__scatter_classes(scatter, GROUPS, strips * scatter->outer);
-        launch.global[2] = scatter->outer;
-        kiln__scatter_walk(plan, scatter, from, from + (left < BLOCK ? left : BLOCK), &launch);
-    }
+    struct kiln__launch launch =
+        kiln__scatter_launch(plan, scatter, "scatter_gpu", "scatter", local, more);
+    launch.dimensions = 3;
+    launch.global[0] = strips * local;
+    launch.global[1] = kiln__scatter_classes(scatter, GROUPS, strips * scatter->outer);
+    launch.global[2] = scatter->outer;
+    kiln__scatter_walk(plan, scatter, &launch);
+}
+
+/* ---- sorted ---- */
+
+/* Values in a work-group's local memory (kernels/scatter_sorted.cl), and columns of them at most.
+ */
+#define HELD 2048
+#define LANES 32
+
+static void lower_sorted(struct kiln__plan *plan, uint32_t group, const void *work)
+{
+    static const char file[] = "scatter_sorted";
+    const struct kiln__scattering *scatter = work;
+    const size_t local = scatter->device->traits->work_group, key = sizeof(uint64_t);
+    const int64_t count = (int64_t)scatter->count, extent = (int64_t)scatter->extent;
+    const uint32_t keys = kiln__plan_scratch(plan, scatter->count * key);
+    size_t lanes = 1;
+    char more[64];
+    while (lanes < scatter->inner && lanes < LANES && lanes < local)
+        lanes *= 2;
+    snprintf(more, sizeof more, " -DWG=%zu -DLANES=%zu -DHELD=%d", local, lanes, HELD);
+    struct kiln__launch make =
+        kiln__scatter_launch(plan, scatter, file, "scatter_keys", local, more);
+    struct kiln__launch fold =
+        kiln__scatter_launch(plan, scatter, file, "scatter_fold", lanes, more);
+    make.global[0] = items_over(scatter->count, local);
+    make.bytes = scatter->count * (sizeof(int32_t) + key);
+    kiln__scatter_add_indices(plan, scatter, &make);
+    kiln__scatter_add_room(keys, key, &make);
+    KILN__LAUNCH_INDICES(&make, count, extent);
+    kiln__plan_launch(plan, &make);
+    const uint32_t ordered = kiln__sort_keys(plan, group, keys, scatter->count, digits_of(scatter));
+    fold.dimensions = 3;
+    fold.local[1] = local / lanes;
+    fold.global[0] = kiln__divide_up(scatter->inner, lanes) * lanes;
+    fold.global[1] = kiln__divide_up(scatter->count, HELD / lanes) * fold.local[1];
+    fold.global[2] = scatter->outer;
+    fold.bytes = kiln__scatter_bytes(plan, scatter) + scatter->count * key;
+    kiln__scatter_add_values(plan, scatter, &fold);
+    kiln__scatter_add_room(ordered, key, &fold);
+    kiln__scatter_add_result(plan, scatter, &fold);
+    KILN__LAUNCH_INDICES(&fold, count, extent, (int64_t)scatter->inner);
+    kiln__plan_launch(plan, &fold);
 }
 
 /* ---- the rows ---- */
@@ -152,4 +219,6 @@ static void lower_marks(struct kiln__plan *plan, uint32_t group, const void *wor
 const struct kiln__lowering kiln__scatter_atomics = {.fits = atomics_fits, .lower = lower_atomics};
 const struct kiln__lowering kiln__scatter_winners = {
     .fits = winners_fits, .suits = winners_suits, .lower = lower_winners};
-const struct kiln__lowering kiln__scatter_marks = {.lower = lower_marks};
+const struct kiln__lowering kiln__scatter_marks = {
+    .fits = marks_fits, .suits = marks_suits, .lower = lower_marks};
+const struct kiln__lowering kiln__scatter_sorted = {.lower = lower_sorted};

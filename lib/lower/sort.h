@@ -17,6 +17,7 @@ struct kiln__sorting {
     size_t key;      /* bytes of what stands for an element, its position included */
     unsigned low;    /* the first bit of it that differs between elements, */
     unsigned digits; /* and digits of 8 bits from there on (kernels/sort.h) */
+    bool keyed;      /* keys are there, and the values are not read */
 };
 
 /* So many parts of each line that there are `wanted` of all lines; no part has fewer than `least`
@@ -59,6 +60,12 @@ struct kiln__sort_pass {
 };
 typedef void kiln__sort_lower_pass(struct kiln__plan *plan, const struct kiln__sorting *sort,
                                    const struct kiln__sort_pass *pass);
+
+/* On devices with work-groups: put `count` keys of 64 bits in working memory in the order of so
+ * many digits of their upper halves; equal ones stay in their order. `keys` is where launches of
+ * the group have put them. Returns where they are then. */
+uint32_t kiln__sort_keys(struct kiln__plan *plan, uint32_t group, uint32_t keys, size_t count,
+                         size_t digits);
 
 /* One digit after the other; `counts` are of all parts. */
 void kiln__sort_by_digits(struct kiln__plan *plan, const struct kiln__sorting *sort, size_t parts,

@@ -143,6 +143,38 @@ static void lower_digits(struct kiln__plan *plan, uint32_t group, const void *wo
     kiln__sort_by_digits(plan, sort, tiles, sort->lines * 256 * (tiles + 1), lower_pass);
 }
 
+uint32_t kiln__sort_keys(struct kiln__plan *plan, uint32_t group, uint32_t keys, size_t count,
+                         size_t digits)
+{
+    const struct kiln__group *of = &plan->fusion.groups.items[group];
+    const struct kiln__access *values = &of->accesses.items[0];
+    const struct kiln__sorting sort = {.traits = kiln__plan_device(plan, of)->traits,
+                                       .group = group,
+                                       .values = plan->slot_of[values->node],
+                                       .offset = values->offset,
+                                       .type = plan->fusion.graph.nodes.items[values->node].type,
+                                       .result = keys,
+                                       .lines = 1,
+                                       .extent = count,
+                                       .kept = count,
+                                       .key = sizeof(uint64_t),
+                                       .digits = (unsigned)digits,
+                                       .keyed = true};
+    const size_t tiles = kiln__divide_up(count, local_of(&sort) * each_of(plan, &sort));
+    const uint64_t bytes = count * sizeof(uint64_t);
+    struct kiln__sort_pass pass = {.from = keys, .parts = tiles, .read = bytes, .written = bytes};
+    pass.counts = kiln__plan_scratch(plan, 256 * (tiles + 1) * sizeof(uint32_t));
+    pass.to = kiln__plan_scratch(plan, bytes);
+    for (unsigned digit = 0; digit < digits; digit++) {
+        const uint32_t from = pass.from;
+        pass.shift = 8 * digit;
+        lower_pass(plan, &sort, &pass);
+        pass.from = pass.to;
+        pass.to = from;
+    }
+    return pass.from;
+}
+
 /* ---- the rows ---- */
 
 const struct kiln__lowering kiln__sort_blocks = {.fits = blocks_fits, .lower = lower_blocks};

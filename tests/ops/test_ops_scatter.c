@@ -180,6 +180,66 @@ Test(ops_scatter, rows_written_by_many_indices)
     check_close();
 }
 
+/* Sums of many floats add up in the order of the indices, whatever kernel does it: rows of one
+ * value and of thousands, rows that nothing leads to, indices that lead nowhere, a digit and two of
+ * rows. */
+Test(ops_scatter, many_floats_in_order)
+{
+    static const size_t counts[] = {7000, 12000, 20000, 9000}, rows[] = {150, 3000, 3, 256};
+    static const size_t columns[] = {1, 40, 1, 3};
+    for (size_t i = 0; i < 4; i++) {
+        const size_t count = counts[i], inner = columns[i];
+        float *values = malloc(count * inner * sizeof *values);
+        float *sums = malloc(rows[i] * inner * sizeof *sums), *made = malloc(rows[i] * inner * 4);
+        int32_t *at = malloc(count * sizeof *at);
+        cr_assert(values && sums && made && at);
+        for (size_t e = 0; e < count * inner; e++)
+            values[e] = (float)check_random(1 << 20) / 1e3f - 500;
+        for (size_t j = 0; j < count; j++) /* half of them in one row */
+            at[j] = j % 2 ? (int32_t)rows[i] / 2 : (int32_t)check_random((uint32_t)rows[i] + 2) - 1;
+        for (size_t e = 0; e < rows[i] * inner; e++)
+            sums[e] = 1;
+        kiln_batch *b = check_begin();
+        kiln_tensor v = kiln_upload(b, KILN_F32, DIMS(count, inner), values);
+        kiln_tensor x = kiln_fill(b, KILN_F32, DIMS(rows[i], inner), 1);
+        kiln_tensor to = kiln_upload(b, KILN_I32, DIMS(count), at);
+        kiln_read(b, kiln_scatter_add(b, x, to, v, 0), made, rows[i] * inner * 4);
+        cr_assert_eq(kiln_batch_execute(b), KILN_OK);
+        for (size_t j = 0; j < count; j++)
+            for (size_t c = 0; at[j] >= 0 && at[j] < (int32_t)rows[i] && c < inner; c++)
+                sums[(size_t)at[j] * inner + c] += values[j * inner + c];
+        for (size_t e = 0; e < rows[i] * inner; e++)
+            cr_assert_eq(made[e], sums[e], "%zu: %zu: %.9g, not %.9g", i, e, made[e], sums[e]);
+        check_end(b);
+        free(values), free(sums), free(made), free(at);
+    }
+    check_close();
+}
+
+/* Other modes and types of many indices: parts of a result, computed values, none that hits. */
+Test(ops_scatter, every_mode_of_many)
+{
+    static const kiln_type types[] = {KILN_F32, KILN_U8, KILN_I64, KILN_I32, KILN_F16, KILN_I8};
+    static const size_t extents[] = {70, 300, 5000, 1, 255, 256};
+    for (size_t i = 0; i < 30; i++) {
+        const size_t type = i % 6, rows = extents[(i + i / 6) % 6], count = 13000 + i;
+        const kiln_scatter_mode mode = (kiln_scatter_mode)(i / 6);
+        const size_t into[] = {2, rows, i % 3 + 1}, given[] = {2, count, i % 3 + 1};
+        kiln_batch *b = check_begin();
+        kiln_tensor x = check_input(b, types[type], 3, into, CHECK_PLAIN);
+        kiln_tensor v = check_input(b, types[type], 3, given, CHECK_PLAIN);
+        kiln_tensor at = random_indices(b, KILN_I32, DIMS(count), (uint32_t)rows);
+        if (mode == KILN_SCATTER_MUL && type % 4 == 0) /* so that products of floats stay finite */
+            v = kiln_sign(b, v);
+        check_read(b, kiln_scatter(b, x, at, v, 1, mode));
+        if (type == 0 && mode != KILN_SCATTER_MUL)
+            check_read(b, kiln_scatter(b, x, kiln_neg(b, at), kiln_neg(b, v), 1, mode));
+        check_run(b);
+        check_end(b);
+    }
+    check_close();
+}
+
 /* ---- what it costs ---- */
 
 /* The base of another scatter is not copied. */
