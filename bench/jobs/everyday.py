@@ -221,8 +221,7 @@ class Unique(Job):
         import torch
         import ways
 
-        x, = ways.tensors(data, device)
-        return {"eager": lambda: ways.host(torch.unique(x))}
+        return {"eager": lambda: ways.host(torch.unique(*ways.tensors(data, device)))}
 
 
 class Histogram(Job):
