@@ -14,8 +14,9 @@
  * whole sum behind them. A work-group has a digit of a line, or with `alone` not 0 each item has one.
  *     args    counts, offset, tiles, alone
  *     global  WG * 256, or with `alone` 256, lines
- * sort_place puts the keys of a tile in order in local memory, by four bits and then the other four,
- * and each where those of lower digits, and of the same that come before, end.
+ * sort_place puts the keys of a tile in order in local memory, by four bits and then the other four
+ * unless they are alike in all, and each where those of lower digits, and of the same that come
+ * before, end.
  *     args    values, offset, from, offset, to, offset, counts, offset, result, offset, length,
  *             kept, tiles, shift, first, last (1: it is the last digit)
  *     global  WG * tiles, lines
@@ -108,6 +109,11 @@ static void order_by_half(local key *held, local ushort *counts, local uint *sum
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
+static inline bool is_several(uint bits)
+{
+    return (bits & (bits - 1)) != 0;
+}
+
 kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
 void sort_place(global const OPERAND_A_TYPE *values, const long values_offset,
                 global const key *from, const long from_offset, global key *to,
@@ -118,6 +124,7 @@ void sort_place(global const OPERAND_A_TYPE *values, const long values_offset,
     local key held[PLACE(TILE)];
     local ushort halves[HALVES * WG];
     local uint sums[SUMS], goes[256]; /* goes: where a digit's first key goes, less where it is */
+    local uint there; /* bits for the halves of the tile's digits, the lower one first */
     const int item = get_local_id(0);
     const long line = get_group_id(1), tile = get_group_id(0), start = tile * TILE;
     const int count = (int)min(length - start, (long)TILE);
@@ -132,6 +139,8 @@ void sort_place(global const OPERAND_A_TYPE *values, const long values_offset,
                          : first    ? key_of(VALUE(values, at), (uint)at)
                                     : from[at];
     }
+    if (item == 0)
+        there = 0;
     /* Each item has a run of digits, of which some items have none if there are more of them. */
     const int run = (256 + WG - 1) / WG;
     uint own = 0;
@@ -139,11 +148,17 @@ void sort_place(global const OPERAND_A_TYPE *values, const long values_offset,
         own += counts[d * (tiles + 1) + tiles];
     uint before = sum_before(sums, own);
     for (int d = item * run; d < min(256, (item + 1) * run); d++) {
-        goes[d] = before + counts[d * (tiles + 1) + tile];
+        const uint earlier = counts[d * (tiles + 1) + tile];
+        if (counts[d * (tiles + 1) + tile + 1] > earlier)
+            atomic_or(&there, 1u << d % HALVES | 0x10000u << d / HALVES);
+        goes[d] = before + earlier;
         before += counts[d * (tiles + 1) + tiles];
     }
-    order_by_half(held, halves, sums, shift, 0);
-    order_by_half(held, halves, sums, shift, 4);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (is_several(there & 0xffff))
+        order_by_half(held, halves, sums, shift, 0);
+    if (is_several(there >> 16))
+        order_by_half(held, halves, sums, shift, 4);
     for (int i = item; i < count; i += WG) {
         const int digit = DIGIT(held[PLACE(i)], shift);
         if (i == 0 || DIGIT(held[PLACE(i - 1)], shift) != digit)

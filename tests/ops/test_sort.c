@@ -84,6 +84,32 @@ Test(sort, as_the_reference)
     check_close();
 }
 
+/* Integers of which some digits are alike in all: small ones, one and the same, runs, a few that
+ * differ in their last digits, in their first ones, in bits between. */
+Test(sort, of_few_digits)
+{
+    static const kiln_type types[] = {KILN_I32, KILN_I64};
+    enum { LENGTH = 4500 };
+    static int64_t given[7][LENGTH];
+    for (size_t i = 0; i < LENGTH; i++) {
+        const int32_t any = (int32_t)check_random(1000);
+        const int64_t values[] = {
+            any,           7, (int64_t)i / 300, any - 500, 1 << 24 | any % 3, (any % 5) * (1 << 27),
+            16 * (any % 9)};
+        for (size_t k = 0; k < 7; k++)
+            given[k][i] = values[k];
+    }
+    for (size_t t = 0; t < 2; t++) {
+        kiln_batch *b = check_begin();
+        kiln_tensor x = kiln_cast(b, check_given(b, KILN_I64, DIMS(7, LENGTH), given), types[t]);
+        check_read(b, kiln_argsort(b, x, 1, 0));
+        check_read(b, kiln_argsort(b, x, 1, 1));
+        check_run(b);
+        check_end(b);
+    }
+    check_close();
+}
+
 /* Elements that are stored in another type than they are computed in, read as they lie. */
 Test(sort, of_types_that_are_only_stored)
 {
