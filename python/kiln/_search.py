@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Optional
 
 from . import _operations as _o
 from . import _tape, _tensor
-from ._manipulation import astype, concat, reshape
+from ._manipulation import astype, broadcast_to, reshape
 from ._record import axis_in, operand, operands
 from ._types import result_of
 
@@ -131,13 +131,14 @@ class UniqueInverse(NamedTuple):
 
 
 def _runs(ordered: Any) -> tuple[Any, int]:
-    """Which run of equal elements each one in order is in, and how many there are. What is in order
-    is computed now, too: once."""
-    differs = concat([_o.fill('bool', (1,), 1.0, context=ordered._context),
-                      _o.not_equal(ordered[1:], ordered[:-1])])
-    groups = _o.cumsum(differs, 0) - 1
-    last = groups[-1]
+    """Which run of equal elements each one in order is in, but for the first one, which is in run 0,
+    and how many there are. What is in order is computed now, too: once."""
+    groups = astype(_o.cumsum(_o.not_equal(ordered[1:], ordered[:-1]), 0), 'i32')
     _tape.refuse_while_tracing('the shape of unique elements depends on values, which are asked for')
+    if ordered.size == 1:
+        _tensor.evaluate_on_device([ordered])
+        return groups, 1
+    last = groups[-1]
     _tensor.evaluate_on_device([ordered, groups, last])
     return groups, int(_tensor.known(last, 'the shape of unique elements')) + 1
 
@@ -156,9 +157,10 @@ def unique_all(x: _tensor.Array) -> UniqueAll:
     _tape.refuse_while_tracing('the shape of unique elements depends on values, which are asked for')
     _tensor.evaluate_on_device([order])
     groups, count = _runs(_o.gather(flat, order, 0))
-    first = _o.scatter(numbers(n, 'i32', count), groups, order, 0, 'min')
-    inverse = _o.scatter(numbers(0, 'i32', n), order, astype(groups, 'i32'), 0, 'set')
-    counts = _o.scatter(numbers(0, 'i32', count), groups, numbers(1, 'i32', n), 0, 'add')
+    leads = _o.equal(_o.iota((count,), 0, context=context), 0)
+    first = _o.scatter(_o.where(leads, order[:1], n), groups, order[1:], 0, 'min')
+    inverse = _o.scatter(numbers(0, 'i32', n), order[1:], groups, 0, 'set')
+    counts = _o.scatter(astype(leads, 'i32'), groups, numbers(1, 'i32', n - 1), 0, 'add')
     return UniqueAll(_o.gather(flat, first, 0), first, reshape(inverse, x.shape), counts)
 
 
@@ -181,8 +183,8 @@ def unique_values(x: _tensor.Array) -> _tensor.Tensor:
         return reshape(x, -1)
     ordered = _o.sort(astype(reshape(x, -1), x.dtype.computed, copy=False), 0, False)
     groups, count = _runs(ordered)
-    nothing = _o.fill(ordered.dtype, (count,), 0.0, context=x._context)
-    return astype(_o.scatter(nothing, groups, ordered, 0, 'set'), x.dtype, copy=False)
+    first = broadcast_to(ordered[:1], (count,))
+    return astype(_o.scatter(first, groups, ordered[1:], 0, 'set'), x.dtype, copy=False)
 
 
 def unique(x: _tensor.Array, return_index: bool = False, return_inverse: bool = False,
