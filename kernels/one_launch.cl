@@ -6,6 +6,9 @@
  * that have ended. A lone work-group leaves all of them alone. */
 #define KILN_LINE 16
 
+/* So often it looks, some microseconds, before it lets others have the core. */
+#define KILN_LOOKS 2000
+
 /* Along a dimension, the place of a work-item among `wide` times `high` times others. */
 static inline int kiln_item(int dimension, int item, int wide, int high)
 {
@@ -28,11 +31,24 @@ static int kiln_next(volatile global int *phase, int item)
     return atomic_inc(phase);
 }
 
+/* Lets others have the core, if any wait for it: a work-group that this one waits for may be among
+ * them. */
+static void kiln_yield(void)
+{
+#if defined __linux__ && defined __x86_64__
+    long call = 24; /* sched_yield() */
+    __asm__ volatile("syscall" : "+a"(call) : : "rcx", "r11", "memory");
+#elif defined __linux__ && defined __aarch64__
+    __asm__ volatile("mov x8, #124\n\tsvc #0" : : : "x0", "x8", "memory");
+#endif
+}
+
 /* Until all items are done: what they have stored is there. */
 static void kiln_wait(volatile global int *phase, int items)
 {
-    while (get_num_groups(0) > 1 && phase[KILN_LINE] < items)
-        ;
+    for (uint looks = 1; get_num_groups(0) > 1 && phase[KILN_LINE] < items; looks++)
+        if (looks % KILN_LOOKS == 0)
+            kiln_yield();
     if (get_num_groups(0) > 1)
         atomic_add(phase + KILN_LINE, 0);
     mem_fence(CLK_GLOBAL_MEM_FENCE);

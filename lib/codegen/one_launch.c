@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs of short launches become one: each is a phase of it, a function of the work-item, and
  * kernels/one_launch.cl says how work-groups share the phases. A launch costs the host 2 to 3 us on
- * PoCL, a phase 0.5. Phases are in the plan's order, so memory may be used again between them; what
- * brings weights into other forms, once, is before all of them (lower/frozen.c).
+ * PoCL, and each of two cores 5 us where it falls asleep before it; a phase 0.5. Phases are in the
+ * plan's order, so memory may be used again between them; what brings weights into other forms,
+ * once, is before all of them (lower/frozen.c).
  *
  * On devices that are not chunked a launch costs the host 6 to 10 us and work-groups would wait for
  * each other for 2 to 3. There maps that need nothing of each other become one, in which each
@@ -19,17 +20,18 @@
 #include <string.h>
 
 #include "codegen/codegen.h"
+#include "graph/attention.h"
 #include "plan/launch_text.h"
 
-/* What a phase may move: to move a megabyte takes a core longer than to enqueue a launch. */
-#define MOST_BYTES ((uint64_t)1 << 20)
+/* What a phase may move: to move as much takes a core fifty times as long as a launch costs. */
+#define MOST_BYTES ((uint64_t)1 << 22)
 
 /* And a GPU about as long. */
 #define MOST_BYTES_HORIZONTAL ((uint64_t)1 << 24)
 
-/* Where joining has to pay on a chunked device: what a phase may compute, some 40 us of a core, and
- * how many phases make up for the kernel of all. */
-#define MOST_OPERATIONS ((uint64_t)2000000)
+/* Where joining has to pay on a chunked device: what a phase may compute, half a millisecond of a
+ * core, and how many phases make up for the kernel of all. */
+#define MOST_OPERATIONS ((uint64_t)64000000)
 #define FEWEST_PHASES 4
 
 /* Memories of a launch: with counters and table 1 kB of arguments, which any device takes
@@ -160,6 +162,13 @@ static bool is_product(const struct kiln__launch *launch)
            kiln__launch_is_by(launch, KILN__KERNEL_PRODUCT);
 }
 
+/* Or what puts its parts together; gradients are another family. */
+static bool is_attention(const struct kiln__launch *launch)
+{
+    return launch->source == KILN__SOURCE_TEMPLATE && !launch->variant.generic &&
+           kiln__launch_is_by(launch, KILN__KERNEL_ATTENTION);
+}
+
 static bool is_lone(const struct kiln__launch *launch)
 {
     bool lone = true;
@@ -186,9 +195,32 @@ static const char *obstacle_of_items(const struct kiln__plan *plan,
                                      const struct kiln__launch *launch)
 {
     const bool nest = launch->source == KILN__SOURCE_NEST && launch->variant.chunked;
-    if (!nest && !is_product(launch) && !takes_steps(plan, launch))
-        return "its kernel is no map, reduction, product or recurrent layer";
+    if (!nest && !is_product(launch) && !is_attention(launch) && !takes_steps(plan, launch))
+        return "its kernel is no map, reduction, product, attention or recurrent layer";
     return is_lone(launch) ? NULL : "its work-groups have several work-items";
+}
+
+/* Whether what it moves and computes is not known before it runs: its keys are those that lengths
+ * say, often far fewer than there is room for. */
+static bool may_be_short(const struct kiln__plan *plan, const struct kiln__launch *launch)
+{
+    const struct kiln__group *group = &plan->fusion.groups.items[launch->group];
+    return is_attention(launch) &&
+           kiln__attention_lengths(&plan->fusion.graph.nodes.items[group->nodes.items[0]]);
+}
+
+static const char *obstacle_of_length(const struct kiln__plan *plan, uint32_t index)
+{
+    const struct kiln__launch *launch = &plan->launches.items[index];
+    const bool chunked = !kiln__phases_share_groups(plan);
+    if (chunked && may_be_short(plan, launch))
+        return NULL;
+    if (launch->bytes > (chunked ? MOST_BYTES : MOST_BYTES_HORIZONTAL))
+        return "it moves so much that a launch's time is little";
+    if (chunked && plan->options.one_launch == KILN__ONE_LAUNCH_AUTO &&
+        kiln__launch_operations(plan, index) > MOST_OPERATIONS)
+        return "it computes for so long that a launch's time is little";
+    return NULL;
 }
 
 /* Why it is no phase: one has no more than a launch's numbers. NULL: it can be one. */
@@ -203,12 +235,7 @@ static const char *obstacle(const struct kiln__plan *plan, uint32_t index)
         return "runs leave it out while its buffers stay";
     if (launch->covers || launch->table.count)
         return "its kernel takes more than its memory and numbers";
-    if (launch->bytes > (kiln__phases_share_groups(plan) ? MOST_BYTES_HORIZONTAL : MOST_BYTES))
-        return "it moves more than takes a launch's time";
-    if (plan->options.one_launch == KILN__ONE_LAUNCH_AUTO && !kiln__phases_share_groups(plan) &&
-        kiln__launch_operations(plan, index) > MOST_OPERATIONS)
-        return "it computes for longer than takes a launch's time";
-    return NULL;
+    return obstacle_of_length(plan, index);
 }
 
 static bool is_wanted(const struct kiln__plan *plan)

@@ -116,14 +116,25 @@ static void collect(struct phase *phase, const char *source)
     }
 }
 
+/* Whether a macro makes the name of the word, which ends in _, and a number. */
+static bool is_numbered(struct word name, struct word word)
+{
+    size_t k = word.length;
+    while (k < name.length && isdigit((unsigned char)name.at[k]))
+        k++;
+    return word.at[word.length - 1] == '_' && name.length > word.length && k == name.length;
+}
+
 static bool is_own(const struct phase *phase, struct word word)
 {
     if (word.length >= 5 && (!strncmp(word.at, "kiln_", 5) || !strncmp(word.at, "KILN_", 5)))
         return true;
-    for (size_t i = 0; i < phase->names.count; i++)
-        if (phase->names.items[i].length == word.length &&
-            !memcmp(phase->names.items[i].at, word.at, word.length))
+    for (size_t i = 0; i < phase->names.count; i++) {
+        const struct word name = phase->names.items[i];
+        if ((name.length == word.length || is_numbered(name, word)) &&
+            !memcmp(name.at, word.at, word.length))
             return true;
+    }
     return false;
 }
 
@@ -145,16 +156,17 @@ static void write_options(struct phase *phase, const char *options)
 /* Returns what is left behind the word. */
 static const char *write_word(const struct phase *phase, struct word word, bool *kernel)
 {
-    static const char sized[] = "__attribute__((reqd_work_group_size(1, 1, 1)))";
+    static const char sized[] = "__attribute__((reqd_work_group_size(";
     static const char *const kernels[] = {"kernel", "__kernel", NULL};
     static const char *const locals[] = {"local", "__local", NULL};
     static const char *const items[] = {"get_group_id", NULL};
     static const char *const globals[] = {"get_global_id", NULL};
-    static const char *const sizes[] = {"get_global_size", NULL}; /* of the first two dimensions */
+    static const char *const sizes[] = {"get_global_size", "get_num_groups",
+                                        NULL}; /* of the first two dimensions */
     struct kiln__text *text = phase->text;
     const char *end = word.at + word.length;
-    if (!strncmp(word.at, sized, sizeof sized - 1))
-        return word.at + sizeof sized - 1;
+    if (!strncmp(word.at, sized, sizeof sized - 1) && end_of_list(end))
+        return end_of_list(end);
     if (is_any(word, kernels)) {
         *kernel = true;
         kiln__text_add(text, "static __attribute__((noinline))");

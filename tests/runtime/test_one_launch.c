@@ -20,7 +20,7 @@ struct results {
     size_t launches;
 };
 
-static float given[MOST];
+static float given[MOST], pairs[(size_t)2 * 2 * 1100 * 32 + 100];
 static struct results apart, joined;
 
 static kiln_context *open_with(const char *word)
@@ -228,6 +228,59 @@ Test(one_launch, packs_the_weights_of_all_layers_first)
         close_context(context);
     }
     cr_expect_eq(memcmp(apart.values[0], joined.values[0], ROWS * WIDE * sizeof(float)), 0);
+}
+
+/* Layers of attention, of one text's heads or of many rows, each over the keys that it says: with
+ * room for more than 512 they are taken in parts, which another launch puts together. */
+static kiln_batch *record_attention(kiln_context *context, size_t rows, size_t room, bool counted,
+                                    struct results *results)
+{
+    enum { PAIRS = 2, SHARED = 3, DEEP = 32, LAYERS = 2 };
+    static int32_t lengths[2] = {3};
+    kiln_batch *batch = kiln_batch_create(context);
+    const size_t all[] = {PAIRS, SHARED, 2, rows, DEEP}, few[] = {PAIRS, 1, 2, room, DEEP};
+    const size_t count = (size_t)PAIRS * SHARED * 2 * rows * DEEP;
+    kiln_tensor x = kiln_upload(batch, KILN_F32, 5, all, given + 2000);
+    kiln_tensor k = kiln_upload(batch, KILN_F32, 5, few, pairs);
+    kiln_tensor v = kiln_upload(batch, KILN_F32, 5, few, pairs + 100);
+    lengths[1] = room < 1050 ? (int32_t)room - 9 : 1050;
+    kiln_tensor length = kiln_upload(batch, KILN_I32, 1, (size_t[]){2}, lengths);
+    const kiln_tensor none = {0};
+    kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
+    for (size_t i = 0; i < LAYERS; i++) {
+        x = counted ? kiln_attention_with_lengths(batch, x, k, v, none, length, &options)
+                    : kiln_attention(batch, x, k, v, none, &options);
+        x = kiln_softmax(batch, kiln_tanh(batch, x), 1, (int[]){4});
+    }
+    expect_ok(kiln_read(batch, x, results->values[0], count * sizeof(float)));
+    return batch;
+}
+
+Test(one_launch, has_the_bits_of_many_attentions)
+{
+    static const struct {
+        size_t rows, room;
+        bool counted;
+    } cases[] = {{1, 40, false}, {1, 90, true}, {1, 1100, true}, {40, 90, true}, {40, 90, false}};
+    begin();
+    fill(pairs, sizeof pairs / sizeof *pairs, 2);
+    kiln_context *many = open_with("off"), *one = open_with("on");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const size_t rows = cases[i].rows, room = cases[i].room;
+        kiln_batch *batch = record_attention(many, rows, room, cases[i].counted, &apart);
+        run_batch(batch);
+        kiln_batch_release(batch);
+        batch = record_attention(one, rows, room, cases[i].counted, &joined);
+        run_batch(batch);
+        cr_expect_eq(memcmp(apart.values[0], joined.values[0], sizeof apart.values[0]), 0,
+                     "case %zu", i);
+        if (joins(one))
+            cr_expect_eq(cost_of(batch).launches, 1, "case %zu: %zu launches", i,
+                         cost_of(batch).launches);
+        kiln_batch_release(batch);
+    }
+    close_context(many);
+    close_context(one);
 }
 
 /* Two products by one kernel, or one by two kernels of the same file, that adds up parts of it. */
