@@ -162,6 +162,36 @@ class Compiled(unittest.TestCase):
             *[x.scatter_reduce(0, i.view(1, 3), v, kind, include_self=own) for own in (True, False)
               for kind in ('mean', 'amin', 'sum')]), x, index, values, mask)
 
+    def test_classes(self):
+        """The gradients of a loss by classes and of a small table are no scatters: some launches, not some for
+        each. What is infinite or NaN in one row is in no other."""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table = nn.Embedding(7, 4, padding_idx=2)
+
+            def forward(self, tokens):
+                return F.cross_entropy(self.table(tokens) @ self.table.weight.t(), tokens, ignore_index=3)
+        model, tokens = Net(), torch.tensor([0, 2, 3, 6, 0, 1])
+        call = compiled(model)
+        for _ in range(2):
+            start = kiln.default_context().stats.launches
+            call(tokens).backward()
+            launches = kiln.default_context().stats.launches - start
+        got = model.table.weight.grad
+        model.table.weight.grad = None
+        (model(tokens) * 2).backward()  # both calls' sum
+        torch.testing.assert_close(got, model.table.weight.grad, rtol=1e-5, atol=1e-6)
+        self.assertLessEqual(launches, 14)
+
+        table, far = torch.zeros(7, 2, requires_grad=True), torch.tensor([float('nan'), 1, float('inf')])
+        read = compiled(lambda table, tokens: F.embedding(tokens, table) * far[:, None])
+        read(table, torch.tensor([5, 6, 0])).sum().backward()
+        torch.testing.assert_close(table.grad[:, 0], torch.tensor([far[2], 0, 0, 0, 0, far[0], 1]),
+                                   equal_nan=True)
+        x, index = torch.randn(2, 3, 4), torch.tensor([[[1, 0, 2, 1]], [[2, 2, 0, 0]]])
+        self.same(lambda x, i: (x.scatter(1, i, 2.5), x.scatter(-2, i[:, :, :3], 1), i.scatter(1, i * 0, 7)), x, index)
+
     def test_extents(self):
         """Pictures of other extents, and the gradients of that."""
         def function(x):
