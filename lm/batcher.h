@@ -12,7 +12,7 @@ enum {
     KILN__LM_FEWEST_SLOTS = 2, /* that share runs */
     KILN__LM_MOST_SLOTS = 64,
     KILN__LM_PART = 128,     /* tokens of a prompt in a step */
-    KILN__LM_LANES = 6,      /* numbers of lanes: 2, 4, ... */
+    KILN__LM_LANES = 7,      /* numbers of lanes: 1, 2, 4, ... */
     KILN__LM_LENGTHS = 20,   /* of moves: KILN__LM_PART, four times as many, ... */
     KILN__LM_PRIORITIES = 3, /* high, normal, low */
     KILN__LM_MOST_FAILURES = 3,

@@ -108,11 +108,17 @@ static void read_again(kiln_lm_batcher *batcher, kiln_status status)
     }
 }
 
+/* An ONNX file's operators may do something else with one text than with several. */
+static size_t fewest_lanes(const kiln_lm_batcher *batcher)
+{
+    return batcher->lm->genai ? KILN__LM_FEWEST_SLOTS : 1;
+}
+
 /* The number of the batch for the first `used` slots; *lanes is how many it has. */
 static size_t choose_lanes(const kiln_lm_batcher *batcher, size_t used, size_t *lanes)
 {
     size_t number = 0;
-    for (*lanes = 2; *lanes < used; *lanes *= 2)
+    for (*lanes = fewest_lanes(batcher); *lanes < used; *lanes *= 2)
         number++;
     if (*lanes > batcher->caches.slots)
         *lanes = batcher->caches.slots;
@@ -358,7 +364,7 @@ kiln_status kiln__lm_batcher_prepare(kiln_lm_batcher *batcher)
         return all;
     }
     kiln_status status = kiln__lm_session_prepare(batcher->readers[0]);
-    for (size_t used = 2, lanes = 0; lanes < slots && !status; used = lanes + 1) {
+    for (size_t used = 1, lanes = 0; lanes < slots && !status; used = lanes + 1) {
         kiln_batch **step = &batcher->steps[choose_lanes(batcher, used, &lanes)];
         status = kiln__lm_record_lanes(batcher, lanes, step);
         status = prepare(status, *step);

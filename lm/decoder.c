@@ -75,12 +75,18 @@ static kiln_tensor remember(struct recording *r, kiln_tensor x, kiln_buffer *buf
                : x;
 }
 
+/* Whether the lanes are some slots' texts: then a single one is recorded as several are. */
+static bool has_lanes(const struct kiln__lm_step *step)
+{
+    return step->caches->slots > 1;
+}
+
 /* Queries as matrices of rows that see the same keys, [pairs,heads of them,...]. Heads that share
  * keys are the rows where there is one token of one text. */
 static kiln_tensor queries(struct recording *r, kiln_tensor q)
 {
     const size_t pairs = r->shape->pairs, shared = r->shape->heads / pairs, size = r->shape->size;
-    if (r->step->lanes > 1)
+    if (has_lanes(r->step))
         return kiln_reshape(r->batch, q,
                             kiln_shape(pairs, shared, r->step->lanes, r->step->rows, size));
     if (r->rows > 1)
@@ -91,7 +97,7 @@ static kiln_tensor queries(struct recording *r, kiln_tensor q)
 /* Keys or values beside such queries. */
 static kiln_tensor keys(struct recording *r, kiln_tensor k)
 {
-    return r->step->lanes > 1 ? kiln_reshape(r->batch, k,
+    return has_lanes(r->step) ? kiln_reshape(r->batch, k,
                                              kiln_shape(r->shape->pairs, 1, r->step->lanes,
                                                         r->step->caches->context, r->shape->size))
                               : k;
@@ -148,8 +154,8 @@ static kiln_tensor see_window(struct recording *r, kiln_tensor places)
     const size_t lanes = r->step->lanes, rows = r->step->rows, context = r->step->caches->context;
     kiln_batch *b = r->batch;
     kiln_tensor far = kiln_add(b, places, kiln_constant(b, KILN_I32, -(double)r->shape->window));
-    far = lanes > 1 ? kiln_reshape(b, far, kiln_shape(lanes, rows, 1))
-                    : kiln_reshape(b, far, kiln_shape(rows, 1));
+    far = has_lanes(r->step) ? kiln_reshape(b, far, kiln_shape(lanes, rows, 1))
+                             : kiln_reshape(b, far, kiln_shape(rows, 1));
     return kiln_less(b, far, kiln_iota(b, kiln_shape(1, context), 1));
 }
 
@@ -209,7 +215,7 @@ kiln_status kiln__lm_record(const struct kiln__lm_step *step, kiln_batch **batch
     kiln_batch *b = *batch = kiln_batch_create(step->lm->context);
     if (!b)
         return KILN_OUT_OF_HOST_MEMORY;
-    kiln_status status = step->lanes > 1 ? kiln_batch_set_batch_invariant(b) : KILN_OK;
+    kiln_status status = has_lanes(step) ? kiln_batch_set_batch_invariant(b) : KILN_OK;
     if (step->lm->genai)
         status = status ? status : kiln__lm_genai_record(step, b);
     else

@@ -5,8 +5,8 @@
 
 #include "lm/caches.h"
 
-/* What a step's runs read and write. Several lanes have one token each: such a step is
- * batch-invariant, and a lane's logits have the same bits whatever the others are. */
+/* What a step's runs read and write. Where there are several slots, lanes have one token each: such
+ * a step is batch-invariant, and a lane's logits have the same bits whatever the others are. */
 struct kiln__lm_step {
     const kiln_lm *lm;
     const struct kiln__lm_caches *caches;

@@ -187,7 +187,7 @@ static void check_prepared(void)
     const uint64_t batches = stats_of(context).batches;
     expect_ok(kiln_lm_batcher_create(lm, &options, &batcher));
     const kiln_context_stats before = stats_of(context);
-    cr_expect_eq(before.batches - batches, 4 + 2 + 2); /* chunks, numbers of lanes, lengths */
+    cr_expect_eq(before.batches - batches, 4 + 3 + 2); /* chunks, numbers of lanes, lengths */
     make_text(text, MOST, 8);
     for (size_t i = 0; i < 5; i++)
         requests[i] = submit(batcher, text, 1 + 70 * i, 5);
