@@ -113,6 +113,7 @@ rewrite_sources = \
 	lib/rewrite/fold.c \
 	lib/rewrite/insert_chain.c \
 	lib/rewrite/lift.c \
+	lib/rewrite/lift_update.c \
 	lib/rewrite/merge.c \
 	lib/rewrite/narrow.c \
 	lib/rewrite/pads.c \

@@ -262,6 +262,9 @@ static bool is_read_narrow(const struct kiln__rewrite *rewrite, const struct kil
 
 uint32_t kiln__rewrite_lift(struct kiln__rewrite *rewrite, const struct kiln__node *node)
 {
+    uint32_t update;
+    if (kiln__rewrite_lift_update(rewrite, node, &update))
+        return update;
     if (node->kind == KILN__INSERT_SLICE && can_lift_insertion(rewrite, node))
         return lift_insertion(rewrite, node);
     uint32_t order = kiln__node_is_pointwise(node) && !is_read_narrow(rewrite, node)

@@ -109,6 +109,11 @@ bool kiln__rewrite_depends_on_inputs_only(const struct kiln__rewrite *rewrite,
 void kiln__rewrite_log(struct kiln__rewrite *rewrite, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* lift_update.c: an update of a buffer whose values come out of a reshape, done before it. False:
+ * it is none. `result` is as a rule's. */
+bool kiln__rewrite_lift_update(struct kiln__rewrite *rewrite, const struct kiln__node *node,
+                               uint32_t *result);
+
 /* The rules. */
 kiln__rule kiln__rewrite_fold, kiln__rewrite_cse, kiln__rewrite_sink, kiln__rewrite_lift;
 kiln__rule kiln__rewrite_merge;

@@ -269,6 +269,71 @@ Test(ops_update_slice, others_in_place)
     close_context(context);
 }
 
+/* Rows whose halves are turned into each other, as rotary's are, are made where they are put: keys
+ * of two heads, at the place 5 of 7, by a quarter of a turn. */
+Test(ops_update_slice, rows_out_of_a_reshape)
+{
+    enum { HEADS = 2, PLACES = 7, PAIRS = 3, SIZE = 2 * PAIRS };
+    float keys[HEADS * SIZE], old[HEADS * PLACES * SIZE], wanted[HEADS * PLACES * SIZE];
+    float sums[HEADS * PLACES];
+    for (int i = 0; i < HEADS * PLACES * SIZE; i++)
+        wanted[i] = old[i] = (float)-i;
+    for (int h = 0; h < HEADS; h++)
+        for (int p = 0; p < PAIRS; p++) {
+            const float a = keys[h * SIZE + p] = (float)(10 * h + p + 1);
+            const float b = keys[h * SIZE + PAIRS + p] = (float)(100 * h + 5 * p);
+            wanted[(h * PLACES + 5) * SIZE + p] = -2 * b;
+            wanted[(h * PLACES + 5) * SIZE + PAIRS + p] = 2 * a;
+        }
+    kiln_context *context = open_context();
+    kiln_buffer *cache = make_buffer(context, HEADS * PLACES * SIZE, old);
+    kiln_buffer *key = make_buffer(context, HEADS * SIZE, keys);
+    kiln_batch *b = kiln_batch_create(context);
+    kiln_tensor x = kiln_reshape(b, kiln_import(b, cache), DIMS(HEADS, PLACES, SIZE));
+    kiln_tensor k = kiln_reshape(b, kiln_scale(b, kiln_import(b, key), 2), DIMS(HEADS, 1, SIZE));
+    k = kiln_rotary(b, k, kiln_fill(b, KILN_F32, DIMS(1, PAIRS), 0),
+                    kiln_fill(b, KILN_F32, DIMS(1, PAIRS), 1), 0);
+    kiln_tensor y = kiln_update_slice(b, x, k, numbers(b, DIMS(1), NUMBERS(5)), 1);
+    expect_ok(kiln_export(b, kiln_reshape(b, y, DIMS(HEADS * PLACES * SIZE)), cache));
+    expect_ok(kiln_read(b, kiln_sum(b, y, 1, (int[]){2}, 0), sums, sizeof sums));
+    cr_expect(explains(b, "done before a reshape of what it puts there"));
+    cr_expect(explains(b, "result #0 in place"));
+    run_batch(b);
+    expect_buffer(cache, HEADS * PLACES * SIZE, wanted);
+    for (int i = 0; i < HEADS * PLACES; i++) {
+        float sum = 0;
+        for (int j = 0; j < SIZE; j++)
+            sum += wanted[i * SIZE + j];
+        cr_expect_eq(sums[i], sum);
+    }
+    kiln_batch_release(b);
+    kiln_buffer_release(key);
+    kiln_buffer_release(cache);
+    close_context(context);
+}
+
+/* The axis is one of those that are reshaped, or somebody else reads the rows: as it was. */
+Test(ops_update_slice, rows_that_stay_behind_a_reshape)
+{
+    for (int shared = 0; shared < 2; shared++) {
+        kiln_batch *b = check_begin();
+        kiln_tensor x = check_input(b, KILN_F32, DIMS(3, 8), CHECK_PLAIN);
+        kiln_tensor rows = check_input(b, KILN_F32, DIMS(3, 2, 2), CHECK_PLAIN);
+        rows = kiln_mul(b, rows,
+                        kiln_slice(b, rows, (int64_t[]){0, 1, 0}, (int64_t[]){3, -1, 2},
+                                   (int64_t[]){1, -1, 1}));
+        kiln_tensor part = kiln_reshape(b, rows, DIMS(3, 4));
+        kiln_tensor at = numbers(b, DIMS(1), NUMBERS(shared ? 0 : 3));
+        if (shared)
+            check_read(b, rows);
+        check_read(b, shared ? kiln_update_slice(b, kiln_reshape(b, x, DIMS(6, 4)), part, at, 0)
+                             : kiln_update_slice(b, x, part, at, 1));
+        check_run(b);
+        check_end(b);
+    }
+    check_close();
+}
+
 /* ---- errors ---- */
 
 Test(ops_update_slice, refused)
