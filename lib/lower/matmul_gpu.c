@@ -99,7 +99,7 @@ static double matmul_gpu_cost(const struct kiln__product *product, const struct 
     return time;
 }
 
-#define MOST_SPLITS 128
+#define MOST_SPLITS 512
 #define LEAST_DEPTH 64 /* of a split */
 
 static struct way split_way(const struct kiln__product *product, const struct tile *tile,
@@ -170,6 +170,8 @@ struct kiln__matrix kiln__product_split_k(struct kiln__plan *plan,
 
 #define SUM_X 16
 #define SUM_Y 4
+#define SUM_LANES 8 /* that share splits, where there are many and few sums */
+#define SUM_ITEMS 512
 
 void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
                              const struct kiln__product *product, const struct kiln__matrix *sums,
@@ -177,13 +179,20 @@ void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
 {
     const struct kiln__matrix *c = &product->c;
     bool aligned = !plan->options.shared && product->n % 4 == 0 && kiln__matrix_by_fours(c);
+    const int64_t wide = kiln__div_up(kiln__div_up(product->n, 4), SUM_X);
+    const int64_t high = kiln__div_up(product->m, SUM_Y);
+    const struct kiln_device_info *info = &product->device->info;
+    const bool shared = splits >= 2 * SUM_LANES &&
+                        wide * high * product->batch <= (int64_t)info->compute_units &&
+                        info->max_work_group >= SUM_ITEMS;
+    const int lanes = shared ? SUM_LANES : 1;
     struct kiln__launch launch = kiln__product_launch(group, "matmul_gpu_sum", "matmul_gpu_sum");
-    snprintf(launch.options, sizeof launch.options, "-DGROUP_X=%d -DGROUP_Y=%d -DALIGNED=%d", SUM_X,
-             SUM_Y, aligned);
-    kiln__product_range(&launch, kiln__div_up(kiln__div_up(product->n, 4), SUM_X) * SUM_X,
-                        kiln__div_up(product->m, SUM_Y) * SUM_Y, product->batch);
+    snprintf(launch.options, sizeof launch.options,
+             "-DGROUP_X=%d -DGROUP_Y=%d -DLANES=%d -DALIGNED=%d", SUM_X, SUM_Y, lanes, aligned);
+    kiln__product_range(&launch, wide * SUM_X, high * SUM_Y, product->batch * lanes);
     launch.local[0] = SUM_X;
     launch.local[1] = SUM_Y;
+    launch.local[2] = (size_t)lanes;
     struct kiln__extras extras = {.product = product, .vector = 4, .aligned = aligned};
     kiln__launch_memory(&launch, sums->slot);
     kiln__launch_memory(&launch, c->slot);
