@@ -572,6 +572,7 @@ kernels = \
 	kernels/matmul_gpu_rows.cl \
 	kernels/matmul_gpu_sum.cl \
 	kernels/matmul_mma.cl \
+	kernels/matmul_mma_rows.cl \
 	kernels/matmul_wgmma.cl \
 	kernels/matmul_wgmma_pack.cl \
 	kernels/narrow.cl \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of few rows or few columns on GPUs (kernels/matmul_gpu_rows.cl). */
+/* Products of few rows or few columns on GPUs (kernels/matmul_gpu_rows.cl), and of 16 bits on
+ * NVIDIA's tensor cores (kernels/matmul_mma_rows.cl). */
 #include <stdio.h>
 
 #include "lower/matmul.h"
@@ -142,3 +143,95 @@ static void lower_rows(struct kiln__plan *plan, uint32_t group, const void *work
 
 const struct kiln__lowering kiln__matmul_rows = {
     .fits = rows_fits, .suits = rows_suits, .lower = lower_rows};
+
+/* ---- on tensor cores ---- */
+
+/* What an instruction multiplies: lines of the larger operand, and of the smaller one, of which an
+ * item also reads as many elements at once. 16 warps that read 64 of k each are as many reads as an
+ * H200's memory has on its way: 8 rows by 4096 x 4096 13.8 us (21.3 by matmul_gpu_rows), by 128,256
+ * x 2048 130 (247). */
+#define LINES 16
+#define EIGHT 8
+#define WARPS 16
+#define MMA_ITEMS 512 /* of all warps */
+#define MOST_EIGHTS 4
+
+static bool lies_by_eights(const struct kiln__matrix *side, kiln_type type)
+{
+    return side->stored == type && side->plain_load && runs_along(side) &&
+           side->offset % EIGHT == 0 && side->row % EIGHT == 0 && side->batch % EIGHT == 0;
+}
+
+static bool are_narrow(const struct sides *sides)
+{
+    const kiln_type type = sides->few.stored;
+    return (type == KILN_F16 || type == KILN_BF16) && lies_by_eights(&sides->few, type) &&
+           lies_by_eights(&sides->many, type);
+}
+
+static bool is_proven(const struct kiln__plan *plan, kiln_type type, int64_t eights)
+{
+    const struct kiln__self_test self_test = {
+        .kernel = kiln__kernel_of(KILN__KERNEL_PRODUCT, KILN__BY_mma_rows - 1u),
+        .type = type,
+        .transpose_b = true,
+        .parts = 1,
+        .tile = (uint16_t)(EIGHT * eights)};
+    return plan->options.self_tester->passes(plan->options.self_tester, &self_test);
+}
+
+static bool mma_rows_fits(const struct kiln__plan *plan, const void *work)
+{
+    const struct kiln__product *product = work;
+    const struct sides sides = sides_of(product);
+    const int64_t eights = kiln__div_up(sides.few_count, EIGHT);
+    return eights <= MOST_EIGHTS && product->k > 0 && product->k % EIGHT == 0 &&
+           are_narrow(&sides) && !plan->options.shared &&
+           product->device->info.max_work_group >= MMA_ITEMS &&
+           is_proven(plan, sides.few.stored, eights);
+}
+
+/* Of fewer lines others share k among work-groups; more rows than an instruction has twice are read
+ * again and again beside many weights. H200, us, beside wgmma: 16 rows by 16384 x 2048 24 and 35,
+ * 32 rows 38 and 33, by 768 x 3072 8.5 and 18. */
+#define LEAST_LINES 384
+#define FEW_ROWS 16
+#define MOST_WEIGHTS ((int64_t)4096 * 4096)
+
+static bool mma_rows_suits(const struct kiln__plan *plan, const void *work)
+{
+    const struct kiln__product *product = work;
+    const struct sides sides = sides_of(product);
+    (void)plan;
+    return sides.many_count * product->batch >= LEAST_LINES && product->k >= LEAST_MANY &&
+           (sides.few_count <= FEW_ROWS ||
+            sides.many_count * product->batch <= MOST_WEIGHTS / product->k);
+}
+
+static void lower_mma_rows(struct kiln__plan *plan, uint32_t group, const void *work)
+{
+    const struct kiln__product *product = work;
+    const struct sides sides = sides_of(product);
+    const struct kiln__matrix *c = &product->c;
+    struct kiln__launch launch = kiln__product_launch(group, "matmul_mma_rows", "matmul_mma_rows");
+    snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DEIGHTS=%d -DWARPS=%d",
+             kiln_type_name(sides.few.stored), (int)kiln__div_up(sides.few_count, EIGHT), WARPS);
+    kiln__product_range(&launch, kiln__div_up(sides.many_count, LINES) * MMA_ITEMS, 1,
+                        product->batch);
+    launch.local[0] = MMA_ITEMS;
+    launch.self_tested = true;
+    kiln__launch_memory(&launch, sides.few.slot);
+    kiln__launch_memory(&launch, sides.many.slot);
+    kiln__launch_memory(&launch, c->slot);
+    KILN__LAUNCH_INDICES(&launch, sides.few_count, sides.many_count, product->k);
+    kiln__launch_matrix(&launch, &sides.few);
+    kiln__launch_matrix(&launch, &sides.many);
+    kiln__launch_offset(&launch, c->slot, c->offset, c->item);
+    KILN__LAUNCH_INDICES(&launch, sides.few_are_columns ? 1 : c->row,
+                         sides.few_are_columns ? c->row : 1, c->batch, sides.few_are_columns);
+    const struct kiln__extras extras = {.product = product, .vector = 4};
+    kiln__plan_add_product_launch(plan, &extras, &launch);
+}
+
+const struct kiln__lowering kiln__matmul_mma_rows = {
+    .fits = mma_rows_fits, .suits = mma_rows_suits, .lower = lower_mma_rows};

@@ -353,6 +353,37 @@ Test(wgmma, takes_a_few_rows_by_narrow_weights)
     expect_other(&(struct product){KILN_BF16, 4, 16, 768, 768, 0, 1, .after = NULL});
 }
 
+/* A few rows, or columns, are multiplied as half an instruction, where that is proved. */
+Test(wgmma, leaves_few_rows_to_a_kernel_for_them)
+{
+    struct kiln__device device = imagined_hopper();
+    struct product product = {KILN_BF16, 1, 8, 4096, 768, 0, 1, .after = NULL};
+    wanted = "mma_rows";
+    believed = 64 + 128 + 256 + 8;
+    cr_expect_str_eq(planned(&device, &product), "-DTYPE=bf16 -DEIGHTS=1 -DWARPS=16 256");
+    product.m = 16;
+    cr_expect_str_eq(planned(&device, &product), "");
+    believed += 16;
+    cr_expect_str_eq(planned(&device, &product), "-DTYPE=bf16 -DEIGHTS=2 -DWARPS=16 256");
+    product = (struct product){KILN_F16, 3, 4097, 16, 64, 0, 1, .after = NULL};
+    cr_expect_str_eq(planned(&device, &product), "-DTYPE=f16 -DEIGHTS=2 -DWARPS=16 257");
+    believed = 64 + 128 + 256 + 32;
+    product = (struct product){KILN_BF16, 1, 32, 768, 3072, 0, 1, .after = NULL};
+    cr_expect_str_eq(planned(&device, &product), "-DTYPE=bf16 -DEIGHTS=4 -DWARPS=16 48");
+    believed += 8 + 16;
+    static const struct product others[] = {
+        {KILN_BF16, 1, 33, 4096, 768, 0, 1, .after = NULL},   /* rows */
+        {KILN_BF16, 1, 32, 16384, 2048, 0, 1, .after = NULL}, /* rows by many weights */
+        {KILN_BF16, 1, 8, 4096, 764, 0, 1, .after = NULL},    /* k */
+        {KILN_BF16, 1, 8, 4096, 768, 0, 0, .after = NULL},    /* columns apart */
+        {KILN_BF16, 1, 8, 256, 4096, 0, 1, .after = NULL},    /* few lines */
+        {KILN_F32, 1, 8, 4096, 768, 0, 1, .after = NULL},
+        {KILN_BF16, 1, 8, 4096, 768, 0, 1, .batch_invariant = true},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        cr_expect_str_eq(planned(&device, &others[i]), "", "%zu", i);
+}
+
 Test(wgmma, leaves_i8_to_parts_where_it_is_not_for_them)
 {
     struct kiln__device device = imagined_hopper();

@@ -197,7 +197,7 @@ Test(works, take_no_line_that_is_not_understood)
                                         "rows 30x1000: ",
                                         "rows 30x1000: vector",
                                         "rows 30x1000: vector 5",
-                                        "product 300x2000x256 nn: product 14",
+                                        "product 300x2000x256 nn: product 16",
                                         "rows 30x1000: abacus 7",
                                         "rows 30x1000: vector 4, abacus 7",
                                         "rows 30x1000:vector 4",
