@@ -170,8 +170,9 @@ struct kiln__matrix kiln__product_split_k(struct kiln__plan *plan,
 
 #define SUM_X 16
 #define SUM_Y 4
-#define SUM_LANES 8 /* that share splits, where there are many and few sums */
+#define SUM_LANES 8 /* that share splits, of which there are some, where sums are few */
 #define SUM_ITEMS 512
+#define SHARED_SPLITS 16
 
 void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
                              const struct kiln__product *product, const struct kiln__matrix *sums,
@@ -182,7 +183,7 @@ void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
     const int64_t wide = kiln__div_up(kiln__div_up(product->n, 4), SUM_X);
     const int64_t high = kiln__div_up(product->m, SUM_Y);
     const struct kiln_device_info *info = &product->device->info;
-    const bool shared = splits >= 2 * SUM_LANES &&
+    const bool shared = splits >= SHARED_SPLITS &&
                         wide * high * product->batch <= (int64_t)info->compute_units &&
                         info->max_work_group >= SUM_ITEMS;
     const int lanes = shared ? SUM_LANES : 1;
