@@ -2,7 +2,8 @@
 /*
  * result[indices[j]] becomes itself + values[j] for all j, of integers of WORDS words of 32 bits, the
  * low one first: their sums are the same in any order, so that items may add as they come. An index
- * that is negative or too large changes nothing.
+ * that is negative or too large changes nothing. With ATOMIC atomic_min or atomic_max, WORD int and
+ * NEUTRAL what loses to all values, it becomes the smaller or the larger one.
  *
  * A result of at most ROWS rows has sums in each work-group's local memory, which are added to it at
  * the end; with ROWS 0 items add to the result itself.
@@ -22,16 +23,21 @@
 #define WG 64
 #define ROWS 32
 #endif
+#ifndef ATOMIC
+#define ATOMIC atomic_add
+#define WORD uint
+#define NEUTRAL 0
+#endif
 
 #include "scatter.h"
 
 /* To the sum at `row`; what leaves the low word is carried. */
 #define DEFINE_ADD(name, space)                                                                    \
-    static inline void name(volatile space uint *sums, ulong row, ulong value)                     \
+    static inline void name(volatile space WORD *sums, ulong row, ulong value)                     \
     {                                                                                              \
-        const uint low = (uint)value;                                                              \
+        const WORD low = (WORD)value;                                                              \
         if (WORDS == 1) {                                                                          \
-            atomic_add(sums + row, low);                                                           \
+            ATOMIC(sums + row, low);                                                               \
             return;                                                                                \
         }                                                                                          \
         const uint was = low ? atomic_add(sums + 2 * row, low) : 0;                                \
@@ -51,13 +57,13 @@ void scatter_atomic(global const OPERAND_A_TYPE *restrict values, const long val
                     global TYPE *restrict result, const long result_offset, const long count,
                     const long extent)
 {
-    volatile global uint *to = (volatile global uint *)(result + result_offset);
+    volatile global WORD *to = (volatile global WORD *)(result + result_offset);
     values += values_offset;
     indices += indices_offset;
 #if ROWS
-    local uint sums[ROWS * WORDS];
+    local WORD sums[ROWS * WORDS];
     for (long d = get_local_id(0); d < extent * WORDS; d += WG)
-        sums[d] = 0;
+        sums[d] = NEUTRAL;
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
     for (long j = get_global_id(0); j < count; j += get_global_size(0)) {
@@ -73,10 +79,10 @@ void scatter_atomic(global const OPERAND_A_TYPE *restrict values, const long val
 #if ROWS
     barrier(CLK_LOCAL_MEM_FENCE);
     for (long d = get_local_id(0); d < extent; d += WG) {
-        ulong sum = sums[d * WORDS];
+        ulong sum = (ulong)sums[d * WORDS];
         if (WORDS == 2)
             sum |= (ulong)sums[d * WORDS + WORDS - 1] << 32;
-        if (sum)
+        if (sum != (ulong)NEUTRAL)
             add_result(to, d, sum);
     }
 #endif

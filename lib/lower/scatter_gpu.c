@@ -25,13 +25,19 @@ static size_t items_over(size_t count, size_t local)
 /* Bytes of sums in a work-group's local memory. */
 #define LOCAL_SUMS 16384
 
-/* Integers of whole words. */
+/* What kernels/scatter_atomic.cl is told, but for sums. */
+#define SMALLEST " -DATOMIC=atomic_min -DWORD=int -DNEUTRAL=INT_MAX"
+#define LARGEST " -DATOMIC=atomic_max -DWORD=int -DNEUTRAL=INT_MIN"
+
+/* Sums of integers of whole words; the smallest or the largest of those of 32 bits. */
 static bool atomics_fits(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__scattering *scatter = work;
+    const bool extreme = scatter->mode == KILN_SCATTER_MIN || scatter->mode == KILN_SCATTER_MAX;
     (void)plan;
-    return kiln__scatter_adds_integers(scatter) &&
-           kiln_type_size(scatter->type) >= sizeof(uint32_t);
+    return (kiln__scatter_adds_integers(scatter) &&
+            kiln_type_size(scatter->type) >= sizeof(uint32_t)) ||
+           (extreme && scatter->type == KILN_I32 && scatter->inner == 1 && scatter->outer == 1);
 }
 
 static void lower_atomics(struct kiln__plan *plan, uint32_t group, const void *work)
@@ -40,14 +46,17 @@ static void lower_atomics(struct kiln__plan *plan, uint32_t group, const void *w
     const size_t item = kiln_type_size(scatter->type);
     const size_t local = scatter->device->traits->work_group;
     size_t rows = 1;
-    char more[64];
+    char more[128];
     (void)group;
     while (rows < scatter->extent && rows * item <= LOCAL_SUMS)
         rows *= 2;
     if (rows * item > LOCAL_SUMS)
         rows = 0;
-    snprintf(more, sizeof more, " -DWORDS=%zu -DWG=%zu -DROWS=%zu", item / sizeof(uint32_t), local,
-             rows);
+    snprintf(more, sizeof more, " -DWORDS=%zu -DWG=%zu -DROWS=%zu%s", item / sizeof(uint32_t),
+             local, rows,
+             scatter->mode == KILN_SCATTER_MIN   ? SMALLEST
+             : scatter->mode == KILN_SCATTER_MAX ? LARGEST
+                                                 : "");
     struct kiln__launch launch =
         kiln__scatter_launch(plan, scatter, "scatter_atomic", "scatter_atomic", local, more);
     launch.global[0] = items_over(scatter->count, local);

@@ -154,7 +154,8 @@ Test(catalogue, scatters_by_their_indices)
                 {KILN_F32, KILN_SCATTER_ADD, 1000, 50000, 256, "strips", "marks", {1, 1}},
                 {KILN_F32, KILN_SCATTER_ADD, 6000, 200, 8, "strips", "marks", {1, 1}},
                 {KILN_F32, KILN_SCATTER_ADD, 7000, 200, 8, "strips", "sorted", {1, 5}},
-                {KILN_I32, KILN_SCATTER_MIN, 20000, 50000, 1, "strips", "sorted", {1, 8}},
+                {KILN_I32, KILN_SCATTER_MIN, 20000, 50000, 1, "strips", "atomics", {1, 1}},
+                {KILN_F32, KILN_SCATTER_MIN, 20000, 50000, 1, "strips", "sorted", {1, 8}},
                 {KILN_U8, KILN_SCATTER_ADD, 20000, 1 << 24, 1, "strips", "sorted", {1, 14}}};
     kiln_context *devices[] = {imagined_cpu(), imagined_gpu()};
     for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {

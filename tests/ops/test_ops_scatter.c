@@ -136,7 +136,8 @@ Test(ops_scatter, few_rows_of_integers)
     check_close();
 }
 
-/* More than a work-group's local memory has sums for; negative values and sums beyond 32 bits. */
+/* More than a work-group's local memory has sums for, and few; negative values and sums beyond 32
+ * bits; the smallest and the largest. */
 Test(ops_scatter, many_rows_of_integers)
 {
     static const kiln_type types[] = {KILN_I32, KILN_I64};
@@ -148,8 +149,16 @@ Test(ops_scatter, many_rows_of_integers)
         kiln_tensor at = random_indices(b, KILN_I32, DIMS(6000), 4102);
         at = kiln_sub(b, at, kiln_constant(b, KILN_I32, 1));
         check_read(b, kiln_scatter_add(b, base, at, values, 0));
+        check_read(b, kiln_scatter(b, base, at, values, 0, KILN_SCATTER_MIN));
         at = kiln_fmod(b, at, kiln_constant(b, KILN_I32, 3)); /* the same few again and again */
         check_read(b, kiln_scatter_add(b, base, at, values, 0));
+        kiln_tensor few = check_input(b, types[i], DIMS(5), CHECK_PLAIN);
+        kiln_tensor above = kiln_add(b, kiln_abs(b, values), kiln_constant(b, types[i], 1000));
+        kiln_tensor large = kiln_fill(b, types[i], DIMS(5), 1 << 30);
+        check_read(b, kiln_scatter(b, few, at, values, 0, KILN_SCATTER_MIN));
+        check_read(b, kiln_scatter(b, large, at, above, 0, KILN_SCATTER_MIN));
+        check_read(
+            b, kiln_scatter(b, kiln_neg(b, large), at, kiln_neg(b, above), 0, KILN_SCATTER_MAX));
         check_run(b);
         check_end(b);
     }
