@@ -116,12 +116,12 @@ void kiln_lm_session_release(kiln_lm_session *session)
 static const size_t sizes[KILN__LM_STEPS] = {1, 8, 32, 128, KILN__LM_MOST_ROWS};
 
 /* The size that takes `count` tokens, or the largest of `most` or fewer. On CPUs a row takes its
- * time whatever is beside it: those behind 8 are to be half full. */
+ * time whatever is beside it: those behind 8 are to be three quarters full and more. */
 static size_t choose_size(const kiln_lm_session *session, size_t count, size_t most)
 {
     size_t i = 0;
     while (i + 1 < KILN__LM_STEPS && sizes[i] < count && sizes[i + 1] <= most &&
-           (i == 0 || !session->by_rows || 2 * count > sizes[i + 1]))
+           (i == 0 || !session->by_rows || 4 * count > 3 * sizes[i + 1]))
         i++;
     return i;
 }
