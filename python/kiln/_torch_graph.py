@@ -14,7 +14,7 @@ from . import _tape, _torch_indices, _torch_layers, _torch_orders  # noqa: F401 
 from ._context import Context
 from ._library import Error
 from ._torch_operators import ROWS, TYPES, Unsupported
-from ._torch_steps import Layout, Program, Recorder, draws_alone, host_step, is_tensor
+from ._torch_steps import Layout, Program, Recorder, draws_alone, host_step, is_tensor, order_of
 
 _MOST_DIMENSIONS = 8
 
@@ -148,6 +148,7 @@ class Compiled:
         inside = set(nodes)
         outputs = [n for n in nodes if is_tensor(values[n]) and (
             n in wanted or any(user not in inside and user.op != 'output' for user in n.users))]
+        outputs += _shared_bases(outputs, inside, values)
         views = {n: _views_of(n, inside, outputs) for n in outputs}
         self._add_batch(nodes, [n for n in outputs if not views[n]], values, context)
         for node in (n for chain in views.values() for n in chain):
@@ -199,6 +200,24 @@ def _attribute(gm: GraphModule, path: str) -> Any:
 def _is_view(node: Node) -> bool:
     returns = getattr(getattr(node.target, '_schema', None), 'returns', ())
     return any(r.alias_info is not None for r in returns) and isinstance(node.args[0], Node)
+
+
+def _shared_bases(outputs: list[Node], inside: set[Node], values: dict[Node, Any]) -> list[Node]:
+    """What several results show whole, and is none itself: as the input of three products, each of which
+    keeps a view for its gradient. A batch writes that once, where it would copy its second result."""
+    shown: dict[Node, int] = {}
+    for node in outputs:
+        base = node
+        while _is_view(base) and base.args[0] in inside:
+            base = base.args[0]
+        if base not in outputs and _is_dense(values[base]) and _is_dense(values[node]) and \
+                values[base].numel() == values[node].numel():
+            shown[base] = shown.get(base, 0) + 1
+    return [base for base, count in shown.items() if count > 1]
+
+
+def _is_dense(value: Any) -> bool:
+    return is_tensor(value) and order_of(value) is not None
 
 
 def _views_of(node: Node, inside: set[Node], outputs: list[Node]) -> list[Node]:

@@ -3,6 +3,7 @@
 the nodes that PyTorch computes. This is what each call does, so that no line here is for nothing."""
 from __future__ import annotations
 
+import ctypes
 import operator
 import threading
 import weakref
@@ -31,14 +32,14 @@ def is_tensor(value: Any) -> bool:
 _empty: Callable[..., torch.Tensor] = getattr(_guards, '_empty_strided_cpu', None) or (
     lambda shape, stride, dtype: torch.empty_strided(shape, stride, dtype=dtype))
 
-# The numbers of both have been looked at, or are addresses.
-_rebind_upload = lib.kiln_rebind_upload
-_rebind_read = lib.kiln_rebind_read.unchecked
+# Their errors stay with the batch: its run tells them.
+_rebind_upload = lib.bare('kiln_rebind_upload')
+_rebind_read = lib.bare('kiln_rebind_read')
 
 
 # ---- layouts ----
 
-def _order_of(value: torch.Tensor) -> Optional[list[int]]:
+def order_of(value: torch.Tensor) -> Optional[list[int]]:
     """The order of dimensions in which the elements lie without a gap; None if they do not."""
     order = sorted(range(value.dim()), key=lambda i: (-value.stride(i), i))
     expected = 1
@@ -58,7 +59,7 @@ class Layout:
         self.order = list(range(value.dim()))
         self.stride = torch.empty(self.shape, device='meta').stride()
         if not value.is_contiguous():
-            order = _order_of(value)
+            order = order_of(value)
             if order is not None:
                 self.order, self.stride = order, tuple(value.stride())
         self.dtype = value.dtype
@@ -170,9 +171,9 @@ class Program:
         self.tape: Any = None
         self.lock = threading.Lock()
         self.weights: dict[int, _Weight] = {}
-        self.uploads: list[tuple[int, Any, Layout]] = []  # which input, and its handle
-        self.bound: list[int] = [0] * len(inputs)  # the addresses of the run before
-        self.bound_results: list[int] = [0] * len(outputs)
+        # Where runs read and write: an address, and the arguments of the call that changes it.
+        self.uploads: list[tuple[int, Layout, Any, tuple[Any, ...]]] = []  # of which input
+        self.reads: list[tuple[Any, tuple[Any, ...]]] = []
 
     def _record(self, given: Sequence[torch.Tensor]) -> None:
         values, nodes, inputs, outputs = self.graph
@@ -189,8 +190,10 @@ class Program:
                 recorder.record(node)
             handles = [self._laid_out(recorder.made[n], layout)
                        for n, layout in zip(outputs, self.results)]
-            self.uploads = [(i, self.tape.handle(place), self.layouts[i]) for i, place in enumerate(places)
-                            if i not in self.weights]
+            batch = ctypes.c_void_p(self.tape.batch)
+            self.uploads = [_upload(batch, i, self.tape.handle(place), self.layouts[i])
+                            for i, place in enumerate(places) if i not in self.weights]
+            self.reads = [_read(batch, i, layout) for i, layout in enumerate(self.results)]
             # Until the first run gives them others, the reads have these places.
             self.first = [layout.array() for layout in self.results]
             for handle, array in zip(handles, self.first):
@@ -206,37 +209,41 @@ class Program:
         with self.lock:
             if self.graph is not None:
                 self._record(values)
-            batch = self.tape.batch
             for i, weight in self.weights.items():
                 weight.send(values[i])
-            held = self._bind_inputs(batch, values)
-            self._bind_results(batch, results)
-            check(lib.kiln_batch_execute(batch))
+            held = self._bind(values, results)
+            check(lib.kiln_batch_execute(self.tape.batch))
             held.clear()
         return results
 
-    def _bind_inputs(self, batch: Any, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Have the batch read these; the copies that it reads instead of some."""
-        bound, copies = self.bound, []
-        for i, handle, layout in self.uploads:
+    def _bind(self, values: Sequence[torch.Tensor], results: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Have the batch read these inputs and write these results; the copies that it reads instead of some."""
+        copies = []
+        for i, layout, bound, arguments in self.uploads:
             value = values[i]
             if value.is_neg() or not (value.is_contiguous() if layout.is_row_major else layout.fits(value)):
                 value = layout.laid_out(value)
                 copies.append(value)
             address = value.data_ptr()
-            if address != bound[i] and address:
-                check(_rebind_upload(batch, handle, address))
-                bound[i] = address
+            if address and address != bound.value:
+                bound.value = address
+                _rebind_upload(*arguments)
+        for result, (bound, arguments) in zip(results, self.reads):
+            address = result.data_ptr()
+            if address and address != bound.value:
+                bound.value = address
+                _rebind_read(*arguments)
         return copies
 
-    def _bind_results(self, batch: Any, results: list[torch.Tensor]) -> None:
-        """Have the batch write there: in a loop of training mostly where it did the last time."""
-        bound = self.bound_results
-        for i, result in enumerate(results):
-            address = result.data_ptr()
-            if address != bound[i] and address:
-                check(_rebind_read(batch, i, address, self.results[i].bytes))
-                bound[i] = address
+
+def _upload(batch: Any, i: int, handle: Any, layout: Layout) -> tuple[int, Layout, Any, tuple[Any, ...]]:
+    bound = ctypes.c_void_p()
+    return i, layout, bound, (batch, handle, bound)
+
+
+def _read(batch: Any, i: int, layout: Layout) -> tuple[Any, tuple[Any, ...]]:
+    bound = ctypes.c_void_p()
+    return bound, (batch, ctypes.c_size_t(i), bound, ctypes.c_size_t(layout.bytes))
 
 
 # ---- what PyTorch computes ----

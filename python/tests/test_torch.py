@@ -280,6 +280,28 @@ class Compiled(unittest.TestCase):
                              (start.upload_bytes, start.download_bytes))
             self.assertEqual(end.plans_made - start.plans_made, 0 if step else 2)
 
+    def test_shared_inputs(self):
+        """What several products read, and keep views of for their gradients, is written once: no copies."""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.parts = nn.Linear(4, 4), nn.ModuleList(nn.Linear(4, 3) for _ in range(3))
+
+            def forward(self, x):
+                y = self.first(x).tanh()
+                return sum(part(y).square().sum() for part in self.parts)
+        model, context = Net(), kiln.default_context()
+        call, x = compiled(model), torch.randn(2, 3, 4)
+        call(x).backward()
+        got = [p.grad for p in model.parameters()]
+        model.zero_grad()
+        model(x).backward()
+        torch.testing.assert_close(got, [p.grad for p in model.parameters()])
+        if context.shares_host_memory:
+            start = context.stats.downloads
+            call(x).backward()
+            self.assertEqual(context.stats.downloads, start)
+
     def test_second_process(self):
         """What one process has compiled, the next one takes from the disk."""
         program = """if True:
