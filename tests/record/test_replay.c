@@ -10,6 +10,7 @@
 #include <kiln/reductions.h>
 
 #include "record/batch.h"
+#include "session/context.h"
 
 #include "../support/check.h"
 
@@ -488,15 +489,22 @@ Test(replay, gradient_by_a_result)
     }
 }
 
+/* Rusticl copies a kernel for each launch: 70,000 take it nine minutes. */
+static bool launches_are_dear(void)
+{
+    return !strcmp(check_context()->runtime.device.info.platform, "rusticl");
+}
+
 /* It is not made of what is asked for: no step is recorded by itself. */
 Test(replay, gradient_by_a_result_alone)
 {
-    begin(false);
+    const bool dear = launches_are_dear();
+    begin(dear);
     const kiln_tensor w = upload(5, 5), x = upload(3, 5), state = kiln_loop_state(batch, x);
     const kiln_tensor next = kiln_tanh(batch, kiln_matmul(batch, state, w));
     kiln_tensor last, gradient;
     float found[2][15];
-    loop_of(70000, 1, &state, &next, &last, NULL);
+    loop_of(dear ? 700 : 70000, 1, &state, &next, &last, NULL);
     const kiln_tensor loss = kiln_sum(batch, kiln_square(batch, last), 0, NULL, 0);
     cr_expect_eq(kiln_grad(batch, loss, &last, 1, &gradient), KILN_OK, "%s",
                  kiln_batch_error(batch));
