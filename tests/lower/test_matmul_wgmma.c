@@ -353,7 +353,7 @@ Test(wgmma, takes_a_few_rows_by_narrow_weights)
     expect_other(&(struct product){KILN_BF16, 4, 16, 768, 768, 0, 1, .after = NULL});
 }
 
-/* A few rows, or columns, are multiplied as half an instruction, where that is proved. */
+/* Few rows, or few columns, have a kernel of their own, where that is proved. */
 Test(wgmma, leaves_few_rows_to_a_kernel_for_them)
 {
     struct kiln__device device = imagined_hopper();
