@@ -109,9 +109,10 @@ static void order_by_half(local key *held, local ushort *counts, local uint *sum
     barrier(CLK_LOCAL_MEM_FENCE);
 }
 
-static inline bool is_several(uint bits)
+/* A bit for each half of a digit, the lower one first. */
+static inline uint bits_of(int digit)
 {
-    return (bits & (bits - 1)) != 0;
+    return 1u << digit % HALVES | 0x10000u << digit / HALVES;
 }
 
 kernel __attribute__((reqd_work_group_size(WG, 1, 1)))
@@ -124,7 +125,7 @@ void sort_place(global const OPERAND_A_TYPE *values, const long values_offset,
     local key held[PLACE(TILE)];
     local ushort halves[HALVES * WG];
     local uint sums[SUMS], goes[256]; /* goes: where a digit's first key goes, less where it is */
-    local uint there; /* bits for the halves of the tile's digits, the lower one first */
+    local uint there; /* bits of the tile's digits */
     const int item = get_local_id(0);
     const long line = get_group_id(1), tile = get_group_id(0), start = tile * TILE;
     const int count = (int)min(length - start, (long)TILE);
@@ -150,14 +151,16 @@ void sort_place(global const OPERAND_A_TYPE *values, const long values_offset,
     for (int d = item * run; d < min(256, (item + 1) * run); d++) {
         const uint earlier = counts[d * (tiles + 1) + tile];
         if (counts[d * (tiles + 1) + tile + 1] > earlier)
-            atomic_or(&there, 1u << d % HALVES | 0x10000u << d / HALVES);
+            atomic_or(&there, bits_of(d));
         goes[d] = before + earlier;
         before += counts[d * (tiles + 1) + tiles];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (is_several(there & 0xffff))
+    /* By one key: a test for one bit becomes a count of bits, which not every OpenCL has. */
+    const uint others = there & ~bits_of(DIGIT(held[0], shift));
+    if (others & 0xffff)
         order_by_half(held, halves, sums, shift, 0);
-    if (is_several(there >> 16))
+    if (others >> 16)
         order_by_half(held, halves, sums, shift, 4);
     for (int i = item; i < count; i += WG) {
         const int digit = DIGIT(held[PLACE(i)], shift);
