@@ -62,6 +62,17 @@ static kiln_status make_readers(kiln_lm_batcher *batcher)
     return KILN_OK;
 }
 
+static kiln_status make_prefixes(kiln_lm_batcher *batcher, const kiln_lm_batcher_options *own)
+{
+    const kiln_lm *lm = batcher->lm;
+    const kiln_type type = batcher->caches.type;
+    const size_t pages = kiln__lm_batcher_count_pages(batcher, own);
+    batcher->stats.cache_bytes +=
+        (uint64_t)((double)pages * kiln__lm_slot_bytes(lm, type, KILN__LM_PART));
+    return kiln__lm_prefixes_make("kiln_lm_batcher_create", lm, type, pages,
+                                  &batcher->readers[0]->caches, &batcher->prefixes);
+}
+
 static kiln_status batcher_fill(kiln_lm_batcher *batcher, const kiln_lm_batcher_options *own)
 {
     kiln_lm *lm = batcher->lm;
@@ -81,6 +92,8 @@ static kiln_status batcher_fill(kiln_lm_batcher *batcher, const kiln_lm_batcher_
                    kiln__lm_slot_bytes(lm, batcher->caches.type, batcher->caches.context));
     if (!status)
         status = make_readers(batcher);
+    if (!status)
+        status = make_prefixes(batcher, own);
     return status || !own->prepare ? status : kiln__lm_batcher_prepare(batcher);
 }
 
@@ -154,6 +167,7 @@ void kiln_lm_batcher_release(kiln_lm_batcher *batcher)
         kiln_batch_release(batcher->steps[i]);
     for (size_t i = 0; i < KILN__LM_LENGTHS; i++)
         kiln_batch_release(batcher->moves[i]);
+    kiln__lm_prefixes_free(lm, &batcher->prefixes);
     kiln__lm_caches_free(lm, &batcher->caches);
     for (size_t i = 0; i < KILN__LM_MOST_SLOTS; i++)
         kiln_lm_session_release(batcher->readers[i]);

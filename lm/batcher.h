@@ -6,12 +6,12 @@
 #include <pthread.h>
 
 #include "executor/histogram.h"
+#include "lm/prefixes.h"
 #include "lm/session.h"
 
 enum {
     KILN__LM_FEWEST_SLOTS = 2, /* that share runs */
     KILN__LM_MOST_SLOTS = 64,
-    KILN__LM_PART = 128,     /* tokens of a prompt in a step */
     KILN__LM_LANES = 7,      /* numbers of lanes: 1, 2, 4, ... */
     KILN__LM_LENGTHS = 20,   /* of moves: KILN__LM_PART, four times as many, ... */
     KILN__LM_PRIORITIES = 3, /* high, normal, low */
@@ -60,6 +60,7 @@ struct kiln_lm_batcher {
 
     /* Of who steps. */
     struct kiln__lm_caches caches;
+    struct kiln__lm_prefixes prefixes; /* of prompts that were read; texts that take turns: none */
     /* Of prompts, one after another: the first one. Of a model in an ONNX file that takes one text
      * at a time each slot has a session of its own, and no keys are moved. */
     bool alone;
@@ -80,6 +81,10 @@ int64_t kiln__lm_now(void); /* nanoseconds */
  * and the memory limit allow. Errors: OUT_OF_DEVICE_MEMORY, TOO_LARGE, those of recording. */
 kiln_status kiln__lm_batcher_choose_slots(kiln_lm_batcher *batcher,
                                           const kiln_lm_batcher_options *options);
+
+/* How many pages of prompts' beginnings are kept, beside those slots. */
+size_t kiln__lm_batcher_count_pages(const kiln_lm_batcher *batcher,
+                                    const kiln_lm_batcher_options *options);
 
 /* Of the token that comes next, before it is there. */
 void kiln__lm_keep_logprobs(kiln_lm_request *request, const float *logits, int32_t token);

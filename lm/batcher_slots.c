@@ -71,6 +71,29 @@ static kiln_status choose_slots(kiln_lm_batcher *batcher, const kiln_lm_batcher_
     return KILN_OK;
 }
 
+/* What the limit leaves beside slots, and as many as have a number of rows in 32 bits. */
+size_t kiln__lm_batcher_count_pages(const kiln_lm_batcher *batcher,
+                                    const kiln_lm_batcher_options *options)
+{
+    const kiln_lm *lm = batcher->lm;
+    const struct kiln__lm_caches *caches = &batcher->caches;
+    const size_t tokens = options->prefix_tokens ? options->prefix_tokens : caches->context;
+    const double page = kiln__lm_slot_bytes(lm, caches->type, KILN__LM_PART);
+    const double elements =
+        page / 2 / (double)lm->shape.layers / (double)kiln_type_size(caches->type);
+    const double slots =
+        ((double)caches->slots + 1) * kiln__lm_slot_bytes(lm, caches->type, caches->context);
+    const size_t parts = tokens / KILN__LM_PART;
+    double most = (double)parts;
+    if (batcher->alone || caches->context <= KILN__LM_PART)
+        return 0;
+    if (most * elements > INT32_MAX)
+        most = INT32_MAX / elements;
+    if (options->memory_limit && most * page > (double)options->memory_limit - slots)
+        most = ((double)options->memory_limit - slots) / page;
+    return (size_t)most;
+}
+
 kiln_status kiln__lm_batcher_choose_slots(kiln_lm_batcher *batcher,
                                           const kiln_lm_batcher_options *options)
 {

@@ -201,9 +201,9 @@ kiln_lm_session *kiln__lm_batcher_reader(const kiln_lm_batcher *batcher)
     return batcher->readers[batcher->alone ? batcher->reading_slot : 0];
 }
 
-/* What the text before had in common with this one need not be read again: of whole parts, whose
- * bits do not depend on what follows. */
-static void begin_reading(kiln_lm_batcher *batcher, const kiln_lm_request *request)
+/* What the text before had in common with this one need not be read again, nor what is kept of
+ * others: of whole parts, whose bits do not depend on what follows. */
+static kiln_status begin_reading(kiln_lm_batcher *batcher, const kiln_lm_request *request)
 {
     kiln_lm_session *reader = kiln__lm_batcher_reader(batcher);
     const size_t most = reader->seen < request->length - 1 ? reader->seen : request->length - 1;
@@ -211,6 +211,15 @@ static void begin_reading(kiln_lm_batcher *batcher, const kiln_lm_request *reque
     while (common < most && reader->text[common] == request->text[common])
         common++;
     common -= common % KILN__LM_PART;
+    const size_t kept =
+        kiln__lm_prefixes_find(&batcher->prefixes, request->text, request->length - 1);
+    const kiln_status status =
+        kiln__lm_prefixes_bring(&batcher->prefixes, request->text, common, kept);
+    if (status) {
+        reader->seen = 0;
+        return status;
+    }
+    common = kept > common ? kept : common;
     memcpy(reader->text, request->text, request->length * sizeof *request->text);
     reader->seen = common;
     reader->has_logits = false;
@@ -219,6 +228,15 @@ static void begin_reading(kiln_lm_batcher *batcher, const kiln_lm_request *reque
     batcher->stats.prompt_tokens += request->length;
     batcher->stats.shared_tokens += common;
     pthread_mutex_unlock(&batcher->lock);
+    return KILN_OK;
+}
+
+static kiln_status read_rows(kiln_lm_batcher *batcher, const kiln_lm_request *request)
+{
+    kiln_lm_session *reader = kiln__lm_batcher_reader(batcher);
+    const kiln_status status = kiln__lm_session_step(reader, request->length);
+    return status ? status
+                  : kiln__lm_prefixes_keep(&batcher->prefixes, request->text, reader->seen);
 }
 
 /* The first rows of the reader's keys or values are put into a slot, as one launch. */
@@ -311,10 +329,9 @@ static bool will_end(const kiln_lm_request *request, int32_t token)
 static kiln_status read_part(kiln_lm_batcher *batcher, kiln_lm_request *request)
 {
     kiln_lm_session *reader = kiln__lm_batcher_reader(batcher);
-    if (!batcher->has_begun)
-        begin_reading(batcher, request);
-    kiln_status status =
-        reader->seen < request->length ? kiln__lm_session_step(reader, request->length) : KILN_OK;
+    kiln_status status = batcher->has_begun ? KILN_OK : begin_reading(batcher, request);
+    if (!status && reader->seen < request->length)
+        status = read_rows(batcher, request);
     if (status || reader->seen < request->length)
         return status;
     const int32_t token = choose(batcher, request, reader->logits);
@@ -368,6 +385,10 @@ kiln_status kiln__lm_batcher_prepare(kiln_lm_batcher *batcher)
         kiln_batch **step = &batcher->steps[choose_lanes(batcher, used, &lanes)];
         status = kiln__lm_record_lanes(batcher, lanes, step);
         status = prepare(status, *step);
+    }
+    if (batcher->prefixes.pages) {
+        status = prepare(status, batcher->prefixes.keep);
+        status = prepare(status, batcher->prefixes.bring);
     }
     for (size_t seen = 1, length = 0; length < context && !status; seen = length + 1) {
         kiln_batch **batch = &batcher->moves[choose_length(batcher, seen, &length)];

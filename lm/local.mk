@@ -78,6 +78,8 @@ lm_sources = \
 	lm/logprobs.c \
 	lm/model.c \
 	lm/model.h \
+	lm/prefixes.c \
+	lm/prefixes.h \
 	lm/quantise.c \
 	lm/sample.c \
 	lm/sample.h \

@@ -260,6 +260,7 @@ enum {
     CONTEXT,
     QUEUE,
     MEMORY,
+    PREFIXES,
     BODY,
     CONNECTIONS,
     DRAIN,
@@ -276,6 +277,8 @@ static const struct argp_option options[] = {
     {"queue", QUEUE, "TEXTS", 0, "Most texts that wait; 128, for an encoder 2048", 0},
     {"max-tokens", 'n', "TOKENS", 0, "Most tokens of an answer; else as the context has room", 0},
     {"memory-limit", MEMORY, "MIB", 0, "Most device memory for keys and values of each model", 0},
+    {"prefix-tokens", PREFIXES, "TOKENS", 0,
+     "Keep beginnings of prompts for later ones, so many tokens in all; as many as a text has", 0},
     {"max-body", BODY, "BYTES", 0, "Largest request; 1048576", 0},
     {"max-connections", CONNECTIONS, "NUMBER", 0, "Most connections at once; 256", 0},
     {"drain", DRAIN, "SECONDS", 0, "How long answers may take after SIGTERM; 30", 0},
@@ -318,6 +321,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case MEMORY:
         batcher->memory_limit = language_read_whole(arg, 1, 1 << 24, state) << 20;
+        return 0;
+    case PREFIXES:
+        batcher->prefix_tokens = (size_t)language_read_whole(arg, 1, MOST_TOKENS, state);
         return 0;
     case BODY: server->most_body = (size_t)language_read_whole(arg, 1, MOST_BYTES, state); return 0;
     case CONNECTIONS:

@@ -21,7 +21,7 @@ static const struct row {
     ROW("ended_total", NULL, NULL, ",how=\"cancelled\"", cancelled),
     ROW("ended_total", NULL, NULL, ",how=\"timed_out\"", timed_out),
     ROW("prompt_tokens_total", "counter", "Tokens of prompts.", "", prompt_tokens),
-    ROW("shared_tokens_total", "counter", "Those that the prompt before had, too.", "",
+    ROW("shared_tokens_total", "counter", "Those that had been read for a prompt before.", "",
         shared_tokens),
     ROW("tokens_total", "counter", "Tokens of answers.", "", tokens),
     ROW("steps_total", "counter", "Runs in which texts went on.", "", steps),

@@ -317,12 +317,16 @@ typedef struct kiln_lm_batcher_options {
     size_t max_queue;      /**< most requests that wait for a slot, at most 2^20; 128 */
     int prepare;           /**< nonzero: compile everything in kiln_lm_batcher_create(), so that no
                                 request waits for the compiler */
+    size_t prefix_tokens;  /**< for how many tokens that prompts began with keys and values are kept
+                                for later prompts, in parts of 128, the least recently used go;
+                                within memory_limit, once it has the slots; less than 128: for none;
+                                0: as many as `context`. Texts that take turns have none */
 } kiln_lm_batcher_options;
 
 /** Options with every default. */
 #define KILN_LM_BATCHER_OPTIONS_INIT                                                               \
     {                                                                                              \
-        sizeof(kiln_lm_batcher_options), 8, 0, (kiln_type)0, 0, 128, 0                             \
+        sizeof(kiln_lm_batcher_options), 8, 0, (kiln_type)0, 0, 128, 0, 0                          \
     }
 
 /** Fill a structure as KILN_LM_BATCHER_OPTIONS_INIT does. NULL does nothing. Threads: any. Errors:
@@ -342,11 +346,12 @@ KILN_API void kiln_lm_batcher_options_init(kiln_lm_batcher_options *options, siz
  *  A request's logits, and so its tokens, have the same bits alone and in whatever company, joined
  *  at whatever time, on one device: each step that texts share is batch-invariant
  *  (kiln_batch_set_batch_invariant()), and prompts are read one after another, in parts that depend
- * on the prompt alone. What prompts begin with in common, in whole parts of 128 tokens, is read
- * once where they follow each other. Owner: the caller, until kiln_lm_batcher_release(); it holds
- * the model. Threads: any. Errors: INVALID_ARGUMENT, UNSUPPORTED, TOO_LARGE (more than 2^31
- * elements of keys in a layer), OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (also where memory_limit
- * does not hold two texts), DEVICE_ERROR, FORKED; *batcher is NULL. */
+ * on the prompt alone. What a prompt begins with is not read again where the one before it, or one
+ * that is kept (prefix_tokens), began so, in whole parts of 128 tokens. Owner: the caller, until
+ * kiln_lm_batcher_release(); it holds the model. Threads: any. Errors: INVALID_ARGUMENT,
+ * UNSUPPORTED, TOO_LARGE (more than 2^31 elements of keys in a layer), OUT_OF_HOST_MEMORY,
+ * OUT_OF_DEVICE_MEMORY (also where memory_limit does not hold two texts), DEVICE_ERROR, FORKED;
+ * *batcher is NULL. */
 KILN_API KILN_MUST_CHECK kiln_status kiln_lm_batcher_create(kiln_lm *lm,
                                                             const kiln_lm_batcher_options *options,
                                                             kiln_lm_batcher **batcher);
@@ -444,7 +449,7 @@ typedef struct kiln_lm_batcher_stats {
     uint64_t cancelled;     /**< by their caller or by the batcher's end */
     uint64_t timed_out;     /**< whose deadline passed */
     uint64_t prompt_tokens; /**< of prompts that were read */
-    uint64_t shared_tokens; /**< those among them that a prompt before had read already */
+    uint64_t shared_tokens; /**< those among them that had been read for a prompt before */
     uint64_t tokens;        /**< of answers */
     uint64_t steps;         /**< runs in which texts went on */
     uint64_t failed_steps;  /**< runs that failed, those that read prompts too */

@@ -83,6 +83,111 @@ static void check_shared_prefix(void)
     kiln_lm_batcher_release(batcher);
 }
 
+/* ---- prompts that began alike ---- */
+
+enum { LONG = 300, WHOLE = 256 }; /* tokens of a text, and of its whole parts */
+
+/* What may follow the text. */
+static void gather_first(kiln_lm_batcher *batcher, const int32_t *text, size_t count, float *logits)
+{
+    kiln_lm_request *request = submit(batcher, text, count, 2);
+    while (!request->logits)
+        expect_ok(kiln_lm_batcher_step(batcher));
+    memcpy(logits, request->logits, WORDS * sizeof *logits);
+    run_all(batcher);
+    kiln_lm_request_release(request);
+}
+
+/* The text is answered as ever; so many tokens of it were not read. */
+static void expect_kept(kiln_lm_batcher *batcher, const int32_t *text, const float *fresh,
+                        unsigned kept)
+{
+    float own[WORDS];
+    const uint64_t before = stats_now(batcher).shared_tokens;
+    gather_first(batcher, text, LONG, own);
+    cr_expect_eq(stats_now(batcher).shared_tokens - before, kept, "%u, not %u",
+                 (unsigned)(stats_now(batcher).shared_tokens - before), kept);
+    cr_expect(!fresh || !memcmp(fresh, own, sizeof own));
+}
+
+static kiln_lm_batcher *open_keeping(size_t prefix_tokens)
+{
+    kiln_lm_batcher_options options = KILN_LM_BATCHER_OPTIONS_INIT;
+    kiln_lm_batcher *batcher;
+    options.slots = 2;
+    options.context = MOST;
+    options.prefix_tokens = prefix_tokens;
+    options.prepare = 1;
+    expect_ok(kiln_lm_batcher_create(lm, &options, &batcher));
+    return batcher;
+}
+
+/* Texts by turns, in room for two: the one that was not read for the longest goes. */
+static void check_turns(int32_t texts[3][MOST])
+{
+    float fresh[3][WORDS];
+    kiln_lm_batcher *batcher = open_keeping(1); /* nothing is kept */
+    for (unsigned i = 0; i < 3; i++)
+        gather_first(batcher, texts[i], LONG, fresh[i]);
+    for (unsigned i = 0; i < 3; i++)
+        expect_kept(batcher, texts[i], fresh[i], 0);
+    kiln_lm_batcher_release(batcher);
+    batcher = open_keeping(2 * WHOLE + 127);
+    expect_kept(batcher, texts[0], fresh[0], 0);
+    expect_kept(batcher, texts[1], fresh[1], 0);
+    expect_kept(batcher, texts[0], fresh[0], WHOLE);
+    expect_kept(batcher, texts[2], fresh[2], 0); /* the second goes */
+    expect_kept(batcher, texts[0], fresh[0], WHOLE);
+    expect_kept(batcher, texts[1], fresh[1], 0); /* the third */
+    expect_kept(batcher, texts[0], fresh[0], WHOLE);
+    expect_kept(batcher, texts[2], NULL, 0);
+    kiln_lm_batcher_release(batcher);
+}
+
+/* Two texts go on from one part in different ways; one is longer than all that is kept. */
+static void check_branches(int32_t texts[3][MOST])
+{
+    int32_t branch[MOST], mixed[MOST];
+    memcpy(branch, texts[0], sizeof branch);
+    memcpy(branch + 130, texts[1] + 130, (MOST - 130) * sizeof *branch);
+    kiln_lm_batcher *batcher = open_keeping(3 * 128);
+    expect_kept(batcher, texts[0], NULL, 0);
+    expect_kept(batcher, branch, NULL, 128);
+    expect_kept(batcher, texts[0], NULL, WHOLE);
+    expect_kept(batcher, branch, NULL, WHOLE);
+    kiln_lm_batcher_release(batcher);
+    float own[WORDS];
+    memcpy(mixed, texts[1], 128 * sizeof *mixed); /* a part is another one behind another */
+    memcpy(mixed + 128, texts[0] + 128, (MOST - 128) * sizeof *mixed);
+    batcher = open_keeping(5 * 128);
+    expect_kept(batcher, texts[1], NULL, 0);
+    expect_kept(batcher, texts[0], NULL, 0);
+    expect_kept(batcher, mixed, NULL, 128);
+    kiln_lm_batcher_release(batcher);
+    batcher = open_keeping(2 * 128); /* of a text the last part goes first */
+    expect_kept(batcher, texts[0], NULL, 0);
+    gather_first(batcher, texts[1], 140, own);
+    expect_kept(batcher, texts[0], NULL, 128);
+    kiln_lm_batcher_release(batcher);
+    batcher = open_keeping(128); /* a page is first come, first served to the text's first part */
+    expect_kept(batcher, texts[0], NULL, 0);
+    expect_kept(batcher, texts[1], NULL, 0);
+    expect_kept(batcher, texts[0], NULL, 0);
+    expect_kept(batcher, branch, NULL, 128); /* from the text before */
+    expect_kept(batcher, texts[1], NULL, 0);
+    expect_kept(batcher, texts[2], NULL, 0);
+    kiln_lm_batcher_release(batcher);
+}
+
+Test(batcher, kept_prefixes)
+{
+    int32_t texts[3][MOST];
+    for (unsigned i = 0; i < 3; i++)
+        make_text(texts[i], MOST, 40 + i);
+    check_turns(texts);
+    check_branches(texts);
+}
+
 Test(batcher, same_bits)
 {
     int32_t text[MOST];
@@ -187,7 +292,8 @@ static void check_prepared(void)
     const uint64_t batches = stats_of(context).batches;
     expect_ok(kiln_lm_batcher_create(lm, &options, &batcher));
     const kiln_context_stats before = stats_of(context);
-    cr_expect_eq(before.batches - batches, 4 + 3 + 2); /* chunks, numbers of lanes, lengths */
+    cr_expect_eq(before.batches - batches,
+                 4 + 3 + 2 + 2); /* chunks, numbers of lanes, lengths, pages */
     make_text(text, MOST, 8);
     for (size_t i = 0; i < 5; i++)
         requests[i] = submit(batcher, text, 1 + 70 * i, 5);

@@ -208,6 +208,17 @@ static void check_memory_limit(void)
     expect_ok(kiln_lm_batcher_create(lm, &options, &batcher));
     cr_expect(stats_now(batcher).slots == 4 && stats_now(batcher).cache_bytes == 5 * slot);
     kiln_lm_batcher_release(batcher);
+    /* Beginnings of prompts have what the slots leave. */
+    options.context = 400;
+    options.slots = 2;
+    options.memory_limit = 3 * 4 * slot + 3 * 128 * slot / 100 - 1;
+    expect_ok(kiln_lm_batcher_create(lm, &options, &batcher));
+    cr_expect_eq(stats_now(batcher).cache_bytes, 3 * 4 * slot + 2 * 128 * slot / 100);
+    kiln_lm_batcher_release(batcher);
+    options.memory_limit = 0;
+    expect_ok(kiln_lm_batcher_create(lm, &options, &batcher));
+    cr_expect_eq(stats_now(batcher).cache_bytes, 3 * 4 * slot + 3 * 128 * slot / 100);
+    kiln_lm_batcher_release(batcher);
 }
 
 static void check_wrong_calls(void)
@@ -299,6 +310,34 @@ static void expect_survival(enum kiln_layer_where where)
     kiln_lm_batcher_release(batcher);
 }
 
+/* Whichever call fails around what is kept of prompts, they are answered as ever. */
+static void expect_kept_survival(enum kiln_layer_where where)
+{
+    enum { MOST_CALLS = 4000, APART = 31, LONG = 140 };
+    kiln_lm_batcher *batcher = open_batcher(2);
+    int32_t texts[4][LONG], answers[4][4], own[4];
+    unsigned long n = 1;
+    for (unsigned i = 0; i < 4; i++)
+        make_text(texts[i], LONG, 60 + i);
+    for (bool hit = true; hit && n < MOST_CALLS; n += APART) {
+        for (unsigned i = 0; i < 4; i++) { /* more than are kept */
+            kiln_lm_request *request = submit(batcher, texts[i], LONG, 4);
+            if (n > 1)
+                layer_fail(n, NULL, -5, KILN_LAYER_ONCE, where);
+            while (kiln_lm_batcher_step(batcher) != KILN_NOT_READY)
+                ;
+            hit = n == 1 || layer_failures() > 0;
+            layer_reset();
+            expect_ok(kiln_lm_request_poll(request));
+            cr_assert_eq(kiln_lm_request_read(request, 0, n > 1 ? own : answers[i], 4), 4);
+            cr_assert(n == 1 || !memcmp(own, answers[i], sizeof own), "call %lu", n);
+            kiln_lm_request_release(request);
+        }
+    }
+    cr_expect(n > 2 * APART && n < MOST_CALLS, "%lu calls", n);
+    kiln_lm_batcher_release(batcher);
+}
+
 /* A text in another slot is not spoilt by a prompt's run or move that fails, wherever that is. */
 static void expect_others_unharmed(enum kiln_layer_where where)
 {
@@ -356,6 +395,8 @@ Test(batcher_ends, failures)
         cr_skip("run with OPENCL_LAYERS=.../kiln-layer.so");
     expect_survival(KILN_LAYER_CALL);
     expect_survival(KILN_LAYER_EVENT);
+    expect_kept_survival(KILN_LAYER_CALL);
+    expect_kept_survival(KILN_LAYER_EVENT);
     expect_others_unharmed(KILN_LAYER_CALL);
     expect_others_unharmed(KILN_LAYER_EVENT);
     check_failure_that_stays();

@@ -264,6 +264,52 @@ Test(genai, same_bits)
     hub_remove(&hub);
 }
 
+/* ---- beginnings of prompts ---- */
+
+static void write_numbers(kiln_buffer *buffer, float *numbers, size_t count, float first)
+{
+    for (size_t i = 0; i < count; i++)
+        numbers[i] = first + (float)i;
+    expect_ok(kiln_buffer_write(buffer, 0, numbers, count * sizeof *numbers));
+}
+
+/* Pages have the file's order of keys, too: what was kept comes back to where it was, and nothing
+ * else changes. The model of the tests has too short a context for a page, so this is no text. */
+Test(genai, kept_prefixes)
+{
+    enum { ROWS = 300, PAGES = 2 };
+    const struct hub hub = hub_genai();
+    kiln_lm *lm = load(&hub);
+    struct kiln__lm_caches reader = {.type = KILN_F32, .slots = 1, .context = ROWS};
+    struct kiln__lm_prefixes prefixes = {.time = 0};
+    int32_t tokens[ROWS] = {1, 2, 3};
+    tokens[200] = 5;
+    lm->shape.context = ROWS;
+    expect_ok(kiln__lm_caches_make("test", lm, &reader));
+    expect_ok(kiln__lm_prefixes_make("test", lm, KILN_F32, PAGES, &reader, &prefixes));
+    const size_t count = kiln_buffer_bytes(reader.keys[0]) / sizeof(float);
+    const size_t size = lm->shape.size, pair = ROWS * size;
+    float *numbers = malloc(count * sizeof *numbers), *found = malloc(count * sizeof *found);
+    write_numbers(reader.keys[0], numbers, count, 1);
+    expect_ok(kiln__lm_prefixes_keep(&prefixes, tokens, ROWS));
+    write_numbers(reader.keys[0], numbers, count, -1e6f);
+    cr_expect_eq(kiln__lm_prefixes_find(&prefixes, tokens, ROWS - 1), 256u);
+    expect_ok(kiln__lm_prefixes_bring(&prefixes, tokens, 128, 256));
+    expect_ok(kiln_buffer_read(reader.keys[0], 0, found, count * sizeof *found));
+    for (size_t i = 0; i < count; i++) {
+        const size_t row = i % pair / size;
+        cr_assert_eq(found[i], row >= 128 && row < 256 ? 1 + (float)i : numbers[i], "%zu", i);
+    }
+    tokens[200] = 6;
+    cr_expect_eq(kiln__lm_prefixes_find(&prefixes, tokens, ROWS - 1), 128u);
+    free(numbers);
+    free(found);
+    kiln__lm_prefixes_free(lm, &prefixes);
+    kiln__lm_caches_free(lm, &reader);
+    kiln_lm_release(lm);
+    hub_remove(&hub);
+}
+
 /* ---- what is refused ---- */
 
 static void refused(const struct hub *hub, kiln_status status, const char *part)
