@@ -58,6 +58,8 @@ lm_sources = \
 	lm/genai.h \
 	lm/gguf.c \
 	lm/gguf.h \
+	lm/gguf_files.c \
+	lm/gguf_files.h \
 	lm/gguf_values.c \
 	lm/jinja.h \
 	lm/jinja_calls.c \
@@ -148,6 +150,7 @@ lm_tests = \
 	tests/lm/test_encoder \
 	tests/lm/test_folder \
 	tests/lm/test_gguf \
+	tests/lm/test_gguf_files \
 	tests/lm/test_sample \
 	tests/lm/test_session \
 	tests/lm/test_tokens
@@ -193,6 +196,9 @@ tests_lm_test_folder_answers_LDADD = $(LM_TEST_LIBS)
 tests_lm_test_gguf_SOURCES = tests/lm/test_gguf.c $(lm_test_model)
 tests_lm_test_gguf_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_gguf_LDADD = $(LM_TEST_LIBS)
+tests_lm_test_gguf_files_SOURCES = tests/lm/test_gguf_files.c $(lm_test_model)
+tests_lm_test_gguf_files_CPPFLAGS = $(LM_TEST_CPPFLAGS)
+tests_lm_test_gguf_files_LDADD = $(LM_TEST_LIBS)
 tests_lm_test_sample_SOURCES = tests/lm/test_sample.c
 tests_lm_test_sample_CPPFLAGS = $(LM_TEST_CPPFLAGS)
 tests_lm_test_sample_LDADD = $(LM_TEST_LIBS)

@@ -2,17 +2,13 @@
 /* A model from its file, what it says of itself, and its end. */
 #include "lm/model.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "lm/error.h"
 #include "lm/folder.h"
 #include "lm/genai.h"
+#include "lm/gguf_files.h"
 #include "lm/structure.h"
 
 void(kiln_lm_options_init)(kiln_lm_options *options, size_t size)
@@ -53,44 +49,14 @@ static kiln_status read_model(const struct kiln__gguf *gguf, kiln_lm *lm)
     return status ? status : kiln__lm_weights_read(gguf, lm);
 }
 
-static kiln_status map_file(const char *path, void **data, size_t *bytes)
-{
-    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat about;
-    if (file < 0 || fstat(file, &about)) {
-        const int why = errno;
-        if (file >= 0)
-            close(file);
-        return kiln__lm_fail(KILN_IO_ERROR, "kiln_lm_load: %s: %s", path, strerror(why));
-    }
-    const bool fits =
-        S_ISREG(about.st_mode) && about.st_size > 0 && (uintmax_t)about.st_size <= PTRDIFF_MAX;
-    *bytes = fits ? (size_t)about.st_size : 0;
-    *data = fits ? mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file, 0)
-                 : MAP_FAILED;
-    const int why = errno;
-    close(file);
-    if (!fits)
-        return kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: %s is empty, or no file", path);
-    return *data != MAP_FAILED
-               ? KILN_OK
-               : kiln__lm_fail(KILN_IO_ERROR, "kiln_lm_load: %s: %s", path, strerror(why));
-}
-
 static kiln_status read_file(const char *path, kiln_lm *lm)
 {
-    struct kiln__gguf gguf;
-    void *data = NULL;
-    size_t bytes = 0;
-    kiln_status status = map_file(path, &data, &bytes);
+    struct kiln__gguf_files files;
+    kiln_status status = kiln__gguf_open(path, &files);
     if (status)
         return status;
-    status = kiln__gguf_read(path, data, bytes, &gguf);
-    if (!status) {
-        status = read_model(&gguf, lm);
-        kiln__gguf_free(&gguf);
-    }
-    munmap(data, bytes);
+    status = read_model(&files.gguf, lm);
+    kiln__gguf_close(&files);
     return status;
 }
 

@@ -59,9 +59,9 @@ typedef struct kiln_lm_options {
 KILN_API void kiln_lm_options_init(kiln_lm_options *options, size_t size);
 #define kiln_lm_options_init(...) kiln_lm_options_init(__VA_ARGS__, sizeof(kiln_lm_options))
 
-/** Load a model from a GGUF file of version 3, or from a folder with config.json, tokenizer.json
- * and weights in safetensors: one file, or those that model.safetensors.index.json names. A chat
- *  template, and more tokens that end an answer, come from tokenizer_config.json,
+/** Load a model from a GGUF file of version 3 (of several the first, NAME-00001-of-0000N.gguf, with
+ *  the others beside it), or from a folder with config.json, tokenizer.json and weights in
+ *  safetensors: one file, or those that model.safetensors.index.json names. A chat template, and more tokens that end an answer, come from tokenizer_config.json,
  *  chat_template.jinja and generation_config.json. In onnxruntime-genai's form a folder has
  *  genai_config.json and an ONNX file instead, where libkiln-onnx was built. `options` may be NULL.
  *
