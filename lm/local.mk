@@ -93,6 +93,8 @@ lm_sources = \
 	lm/tokenizer.h \
 	lm/vocabulary_gguf.c \
 	lm/weights.c \
+	lm/unigram_gguf.c \
+	lm/unigram_gguf.h \
 	lm/wordpiece_gguf.c \
 	$(tokens_sources)
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lm/error.h"
+#include "lm/unigram_gguf.h"
 
 /* ---- from the file ---- */
 
@@ -76,7 +77,7 @@ static kiln_status read_special(const struct kiln__gguf *gguf, struct kiln__toke
     return status ? status : read_ends(gguf, tokenizer);
 }
 
-/* The token of one of two keys, or the one that is written so; -1: none. */
+/* The token of one of two keys, or the piece that is written so; -1: none. */
 static kiln_status read_around(const struct kiln__gguf *gguf,
                                const struct kiln__tokenizer *tokenizer, const char *const keys[2],
                                const char *usual, int32_t *token)
@@ -85,22 +86,21 @@ static kiln_status read_around(const struct kiln__gguf *gguf,
     *token = -1;
     for (int i = 0; i < 2 && !status && *token < 0; i++)
         status = read_number(gguf, keys[i], tokenizer->vocabulary.count, token);
-    const json_t *number = json_object_get(tokenizer->words->vocabulary, usual);
+    const json_t *number =
+        tokenizer->words ? json_object_get(tokenizer->words->vocabulary, usual) : NULL;
     if (!status && *token < 0 && number)
         *token = (int32_t)json_integer_value(number);
     return status;
 }
 
-/* WordPiece, whose texts stand between two tokens. */
-static kiln_status read_words(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
+/* An encoder's texts stand between two tokens. */
+static kiln_status read_both_ends(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
 {
     static const char *const begins[] = {"tokenizer.ggml.cls_token_id",
                                          "tokenizer.ggml.bos_token_id"},
                              *const ends[] = {"tokenizer.ggml.seperator_token_id",
                                               "tokenizer.ggml.eos_token_id"};
-    kiln_status status = kiln__wordpiece_read_gguf(gguf, &tokenizer->vocabulary, &tokenizer->words);
-    if (!status)
-        status = read_around(gguf, tokenizer, begins, "[CLS]", &tokenizer->begin);
+    kiln_status status = read_around(gguf, tokenizer, begins, "[CLS]", &tokenizer->begin);
     if (!status)
         status = read_around(gguf, tokenizer, ends, "[SEP]", &tokenizer->end);
     if (!status && (tokenizer->begin < 0 || tokenizer->end < 0))
@@ -115,17 +115,47 @@ static kiln_status read_words(const struct kiln__gguf *gguf, struct kiln__tokeni
     return status;
 }
 
+static kiln_status read_bytes(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
+{
+    const kiln_status status = kiln__bpe_read(gguf, &tokenizer->vocabulary, &tokenizer->bpe);
+    return status ? status : read_special(gguf, tokenizer);
+}
+
+static kiln_status read_scored(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
+{
+    const kiln_status status = kiln__bpe_read_scores(gguf, &tokenizer->vocabulary, &tokenizer->bpe);
+    return status ? status : read_special(gguf, tokenizer);
+}
+
+static kiln_status read_words(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
+{
+    const kiln_status status =
+        kiln__wordpiece_read_gguf(gguf, &tokenizer->vocabulary, &tokenizer->words);
+    return status ? status : read_both_ends(gguf, tokenizer);
+}
+
+static kiln_status read_pieces(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
+{
+    const kiln_status status = kiln__unigram_read_gguf(gguf, &tokenizer->pieces);
+    return status ? status : read_both_ends(gguf, tokenizer);
+}
+
 /* tokenizer.ggml.model */
 static const struct {
     const char *name;
     enum kiln__spelling spelling;
-    kiln_status (*read)(const struct kiln__gguf *gguf, const struct kiln__vocabulary *vocabulary,
-                        struct kiln__bpe *bpe);
+    kiln_status (*read)(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer);
 } models[] = {
-    {"gpt2", KILN__BYTE_LEVEL, kiln__bpe_read},
-    {"llama", KILN__SPACED, kiln__bpe_read_scores},
-    {"bert", KILN__SPACED, NULL}, /* read_words() */
+    {"gpt2", KILN__BYTE_LEVEL, read_bytes},
+    {"llama", KILN__SPACED, read_scored},
+    {"bert", KILN__SPACED, read_words},
+    {"t5", KILN__SPACED, read_pieces},
 };
+
+bool kiln__tokenizer_is_of_encoders(const struct kiln__tokenizer *tokenizer)
+{
+    return tokenizer->words || tokenizer->pieces;
+}
 
 kiln_status kiln__tokenizer_read(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
 {
@@ -135,23 +165,22 @@ kiln_status kiln__tokenizer_read(const struct kiln__gguf *gguf, struct kiln__tok
     while (row < sizeof models / sizeof *models && !kiln__gguf_text_is(model, models[row].name))
         row++;
     if (!status && row == sizeof models / sizeof *models)
-        status = kiln__lm_fail(KILN_UNSUPPORTED,
-                               "kiln_lm_load: %s: the tokenizer is \"%.*s\"; kiln knows gpt2 "
-                               "(byte-level BPE), llama (SentencePiece's BPE) and bert (WordPiece)",
-                               gguf->path, KILN__GGUF_SAID(model));
+        status =
+            kiln__lm_fail(KILN_UNSUPPORTED,
+                          "kiln_lm_load: %s: the tokenizer is \"%.*s\"; kiln knows gpt2 "
+                          "(byte-level BPE), llama (SentencePiece's BPE), bert (WordPiece) and t5 "
+                          "(SentencePiece's unigram model)",
+                          gguf->path, KILN__GGUF_SAID(model));
     if (!status)
         status = kiln__vocabulary_read(gguf, models[row].spelling, &tokenizer->vocabulary);
-    if (!status && !models[row].read)
-        return read_words(gguf, tokenizer);
-    if (!status)
-        status = models[row].read(gguf, &tokenizer->vocabulary, &tokenizer->bpe);
-    return status ? status : read_special(gguf, tokenizer);
+    return status ? status : models[row].read(gguf, tokenizer);
 }
 
 void kiln__tokenizer_free(struct kiln__tokenizer *tokenizer)
 {
     kiln__subwords_close(tokenizer->subwords);
     kiln__wordpiece_close(tokenizer->words);
+    kiln__subwords_close(tokenizer->pieces);
     kiln__bpe_free(&tokenizer->bpe);
     kiln__vocabulary_free(&tokenizer->vocabulary);
     free(tokenizer->ends);
@@ -182,8 +211,11 @@ static bool encode_part(const struct kiln__tokenizer *tokenizer, const char *tex
 {
     const bool leads = *begins;
     *begins = false;
+    const struct kiln__reading part = {text, bytes, false, NULL};
     if (tokenizer->words)
         return kiln__wordpiece_encode(tokenizer->words, text, bytes, SIZE_MAX, tokens);
+    if (tokenizer->pieces)
+        return kiln__subwords_encode(tokenizer->pieces, &part, SIZE_MAX, tokens);
     return kiln__bpe_encode(&tokenizer->bpe, text, bytes, leads, tokens);
 }
 

@@ -40,7 +40,8 @@ struct kiln__vocabulary {
 /* How a file writes tokens. */
 enum kiln__spelling {
     KILN__BYTE_LEVEL, /* in characters that stand for bytes */
-    KILN__SPACED      /* U+2581 is a space, "<0x0A>" a byte */
+    KILN__SPACED,     /* U+2581 is a space, "<0x0A>" a byte */
+    KILN__AS_WRITTEN
 };
 
 /* From a GGUF file. */

@@ -40,7 +40,7 @@ static size_t spell(enum kiln__spelling spelling, enum kiln__token_kind kind,
         return kiln__byte_level(text.bytes, text.length, bytes);
     if (spelling == KILN__SPACED && kind == KILN__TOKEN_NORMAL)
         return kiln__spaced(text.bytes, text.length, bytes);
-    if (kind == KILN__TOKEN_BYTE && text.length == 6) {
+    if (spelling != KILN__AS_WRITTEN && kind == KILN__TOKEN_BYTE && text.length == 6) {
         snprintf(word, sizeof word, "%.6s", text.bytes);
         if (sscanf(word, "<0x%2X>", &byte) == 1) {
             *bytes = (char)byte;

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes bert.gguf, nomic-bert.gguf and encoders.def beside it, which are checked in: python3
+"""Makes bert.gguf, nomic-bert.gguf, xlm-roberta.gguf and encoders.def beside it, which are checked in: python3
 make_encoders.py, with the packages gguf, tokenizers, torch and transformers. Weights are random; what is
 known of them comes from transformers in float64, tokens from tokenizers."""
+import base64
+import json
 import os
 
 import gguf
@@ -9,7 +11,8 @@ import numpy as np
 import torch
 from gguf import GGMLQuantizationType as T
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import BertConfig, BertModel, NomicBertConfig, NomicBertModel
+from transformers import (BertConfig, BertModel, NomicBertConfig, NomicBertModel, XLMRobertaConfig,
+                          XLMRobertaModel)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -19,7 +22,9 @@ CORPUS = ["The sun is out and the rain is over: they're going to the river, aren
 LINES = ["", "The sun is out", "the  rain,\tis over\n", "they're going; AREN'T they?", "Où est le café côté",
          "Привет, мир!", "日本語の文章 123", "unheard-of words: qqq", "[MASK] is out", "naïve Ünder", "a\u0301b\u200dc",
          "in 1984 there were 25 sunny days in the river " * 7, "İstanbul ΣΑΣ ß", "नमस्ते दुनिया", "🙂 sun\u3000rain"]
+PARTS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 SIZES = {"bert": dict(layers=2, width=32, heads=2, inner=64, context=40),
+         "xlm-roberta": dict(layers=2, width=32, heads=2, inner=64, context=48),
          "nomic-bert": dict(layers=2, width=64, heads=4, inner=96, context=64)}
 random = np.random.default_rng(11)
 
@@ -35,6 +40,21 @@ def make_tokenizer(cased):
     return tokenizer
 
 
+def make_unigram():
+    """As XLM-R has it, with the table of characters of tests/tokens."""
+    with open(os.path.join(HERE, "../tokens/unigram.json"), encoding="utf-8") as file:
+        table = json.load(file)["normalizer"]["normalizers"][0]["precompiled_charsmap"]
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.Precompiled(base64.b64decode(table))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")])
+    tokenizer.train_from_iterator(CORPUS * 3, trainers.UnigramTrainer(
+        vocab_size=200, special_tokens=PARTS, unk_token="<unk>", show_progress=False))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    return tokenizer, base64.b64decode(table)
+
+
 def add_tensor(made, name, kind, *shape):
     if len(shape) == 1:
         data = random.uniform(0.5, 1.5, shape) if name.endswith("norm.weight") else random.normal(0, 0.3, shape)
@@ -47,7 +67,7 @@ def add_tensor(made, name, kind, *shape):
 def make_weights(name, words):
     """{name: (what the file has, type, weights)}"""
     made, size = {}, SIZES[name]
-    width, inner, plain = size["width"], size["inner"], name == "bert"
+    width, inner, plain = size["width"], size["inner"], name != "nomic-bert"
 
     def norm(of):
         add_tensor(made, f"{of}.weight", T.F32, width)
@@ -59,7 +79,7 @@ def make_weights(name, words):
             add_tensor(made, f"{of}.bias", T.F32, rows)
 
     add_tensor(made, "token_embd.weight", T.Q8_0, words, width)
-    add_tensor(made, "token_types.weight", T.F32, 2, width)
+    add_tensor(made, "token_types.weight", T.F32, 1 if name == "xlm-roberta" else 2, width)
     if plain:
         add_tensor(made, "position_embd.weight", T.F16, size["context"], width)
     norm("token_embd_norm")
@@ -77,9 +97,41 @@ def make_weights(name, words):
     return made
 
 
-def write_model(name, tokenizer, weights):
+def write_words(writer, tokenizer):
+    """As llama.cpp's converter has it."""
+    writer.add_tokenizer_model("bert")
+    writer.add_tokenizer_pre("jina-v2-en")
+    pieces = [piece for piece, _ in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])]
+    writer.add_token_list([piece if piece in SPECIAL else piece[2:] if piece.startswith("##") else "\u2581" + piece
+                           for piece in pieces])
+    writer.add_token_types([3 if piece in SPECIAL else 1 for piece in pieces])
+    for add, number in ((writer.add_unk_token_id, 1), (writer.add_sep_token_id, 3), (writer.add_pad_token_id, 0),
+                        (writer.add_mask_token_id, 4)):
+        add(number)
+    writer.add_uint32("tokenizer.ggml.cls_token_id", 2)
+
+
+def write_parts(writer, tokenizer, table):
+    """As llama.cpp's converter has it."""
+    parts = json.loads(tokenizer.to_str())["model"]["vocab"]
+    writer.add_tokenizer_model("t5")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list([part for part, _ in parts])
+    writer.add_token_scores([score for _, score in parts])
+    writer.add_token_types([2 if part == "<unk>" else 3 if part in PARTS else 1 for part, _ in parts])
+    writer.add_add_space_prefix(True)
+    writer.add_remove_extra_whitespaces(True)
+    writer.add_precompiled_charsmap(table)
+    for add, number in ((writer.add_bos_token_id, 0), (writer.add_eos_token_id, 2), (writer.add_unk_token_id, 3),
+                        (writer.add_sep_token_id, 2), (writer.add_pad_token_id, 1), (writer.add_mask_token_id, 4)):
+        add(number)
+    writer.add_add_bos_token(True)
+    writer.add_add_eos_token(True)
+
+
+def write_model(name, weights, write_tokens):
     size = SIZES[name]
-    writer = gguf.GGUFWriter(os.path.join(HERE, f"{name}.gguf"), name)
+    writer = gguf.GGUFWriter(os.path.join(HERE, f"{name}.gguf"), "nomic-bert" if name == "nomic-bert" else "bert")
     writer.add_name(f"tiny {name}")
     writer.add_block_count(size["layers"])
     writer.add_context_length(size["context"])
@@ -88,20 +140,11 @@ def write_model(name, tokenizer, weights):
     writer.add_head_count(size["heads"])
     writer.add_layer_norm_eps(1e-12)
     writer.add_causal_attention(False)
-    writer.add_pooling_type(gguf.PoolingType.CLS if name == "bert" else gguf.PoolingType.MEAN)
-    if name != "bert":
+    writer.add_pooling_type(gguf.PoolingType.MEAN if name == "nomic-bert" else gguf.PoolingType.CLS)
+    if name == "nomic-bert":
         writer.add_rope_freq_base(1000.0)
-    writer.add_token_type_count(2)
-    writer.add_tokenizer_model("bert")
-    writer.add_tokenizer_pre("jina-v2-en")
-    pieces = [piece for piece, _ in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])]
-    writer.add_token_list([piece if piece in SPECIAL else piece[2:] if piece.startswith("##") else "\u2581" + piece
-                           for piece in pieces])  # as llama.cpp's converter has it
-    writer.add_token_types([3 if piece in SPECIAL else 1 for piece in pieces])
-    for add, number in ((writer.add_unk_token_id, 1), (writer.add_sep_token_id, 3), (writer.add_pad_token_id, 0),
-                        (writer.add_mask_token_id, 4)):
-        add(number)
-    writer.add_uint32("tokenizer.ggml.cls_token_id", 2)
+    writer.add_token_type_count(len(weights["token_types.weight"][0]))
+    write_tokens(writer)
     for tensor, (data, kind, _) in weights.items():
         writer.add_tensor(tensor, data, raw_dtype=kind)
     writer.write_header_to_file()
@@ -117,9 +160,16 @@ def make_reference(name, words, weights):
                   num_attention_heads=size["heads"], intermediate_size=size["inner"],
                   max_position_embeddings=size["context"], attn_implementation="eager", layer_norm_eps=1e-12)
     w = {key: value for key, (_, _, value) in weights.items()}
-    model = BertModel(BertConfig(**common), add_pooling_layer=False) if name == "bert" else NomicBertModel(
-        NomicBertConfig(**common, rope_parameters={"rope_type": "default", "rope_theta": 1000.0}),
-        add_pooling_layer=False)
+    if name == "bert":
+        model = BertModel(BertConfig(**common), add_pooling_layer=False)
+    elif name == "xlm-roberta":  # its positions begin at 2, which files leave out
+        common["max_position_embeddings"] += 2
+        model = XLMRobertaModel(XLMRobertaConfig(**common, type_vocab_size=1, pad_token_id=1), add_pooling_layer=False)
+        places = w["position_embd.weight"]
+        w["position_embd.weight"] = torch.cat([torch.zeros(2, places.shape[1], dtype=places.dtype), places])
+    else:
+        model = NomicBertModel(NomicBertConfig(
+            **common, rope_parameters={"rope_type": "default", "rope_theta": 1000.0}), add_pooling_layer=False)
     model = model.double().eval()
     names = {"embeddings.word_embeddings.weight": "token_embd.weight",
              "embeddings.position_embeddings.weight": "position_embd.weight",
@@ -133,7 +183,7 @@ def make_reference(name, words, weights):
              "mlp.up_proj": "ffn_up", "mlp.gate_proj": "ffn_gate", "mlp.down_proj": "ffn_down",
              "post_mlp_layernorm": "layer_output_norm"}
     for i in range(size["layers"]):
-        if name != "bert":
+        if name == "nomic-bert":
             for part, rows in zip("qkv", w[f"blk.{i}.attn_qkv.weight"].chunk(3)):
                 w[f"blk.{i}.attn_{part}.weight"] = rows
     with torch.no_grad():
@@ -157,7 +207,7 @@ def vector(name, model, ids):
     ids = ids if len(ids) <= most else ids[:most - 1] + ids[-1:]
     with torch.no_grad():
         hidden = model(torch.tensor([ids])).last_hidden_state[0]
-    pooled = hidden[0] if name == "bert" else hidden.mean(0)
+    pooled = hidden.mean(0) if name == "nomic-bert" else hidden[0]
     return (pooled / pooled.norm()).tolist()
 
 
@@ -169,10 +219,15 @@ def c_text(text):
 with open(os.path.join(HERE, "encoders.def"), "w", encoding="ascii") as file:
     file.write("/* SPDX-License-Identifier: Apache-2.0 */\n/* Made by make_encoders.py: model, text, its tokens with "
                "those around it, its vector. */\n")
-    for name, cased in (("bert", False), ("nomic-bert", True)):
-        tokenizer = make_tokenizer(cased)
+    for name in ("bert", "nomic-bert", "xlm-roberta"):
+        if name == "xlm-roberta":
+            tokenizer, table = make_unigram()
+            LINES[8:10] = ["<mask> is out", "\uff34he  \ufb01rst cafe\u0301 o\u200bver"]  # of the table
+        else:
+            tokenizer, table = make_tokenizer(name == "nomic-bert"), None
         weights = make_weights(name, tokenizer.get_vocab_size())
-        write_model(name, tokenizer, weights)
+        write_model(name, weights, lambda writer: write_parts(writer, tokenizer, table) if table else
+                    write_words(writer, tokenizer))
         model = make_reference(name, tokenizer.get_vocab_size(), weights)
         for line in LINES:
             ids = tokenizer.encode(line).ids

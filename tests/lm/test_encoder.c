@@ -254,6 +254,17 @@ Test(encoder, files_refused)
     rename_in("nomic-bert.gguf", "blk.1.attn_qkv.weight", "blk.1.attn_qkw", bad,
               "has no tensor \"blk.1.attn_q.weight\"");
     rename_in("tiny.gguf", "gpt2", "bert", bad, "no token is for words that have none");
+    spoil("xlm-roberta.gguf", "tokenizer.ggml.scores", 8, 7, 8, bad, "");
+    spoil("xlm-roberta.gguf", "tokenizer.ggml.scores", 16, 0x7fc00000, 4, bad,
+          "the score of token 0 is no number");
+    spoil("xlm-roberta.gguf", "tokenizer.ggml.precompiled_charsmap", 16, 3, 4, bad,
+          "key \"tokenizer.ggml.precompiled_charsmap\" is damaged");
+    rename_in("xlm-roberta.gguf", "tokenizer.ggml.scores", "tokenizer.ggml.stores", bad,
+              "key \"tokenizer.ggml.scores\" is missing");
+    rename_in("xlm-roberta.gguf", "tokenizer.ggml.unknown_token_id",
+              "tokenizer.ggml.unwritten_token_", bad, "no token is for characters that have none");
+    rename_in("xlm-roberta.gguf", "tokenizer.ggml.bos_token_id", "tokenizer.ggml.box_token_id", bad,
+              "no token is for a text's beginning");
 }
 
 /* Whatever a file says before its tensors' content, loading ends with an answer, and so does a
@@ -262,7 +273,7 @@ Test(encoder, files_refused)
 Test(encoder, mutations)
 {
     enum { FILES = 400, HEAD = 9000 };
-    static const char *const models[] = {"bert.gguf", "nomic-bert.gguf"};
+    static const char *const models[] = {"bert.gguf", "nomic-bert.gguf", "xlm-roberta.gguf"};
     static const char *const texts[] = {"The sun is out, [MASK] caf\303\251 \377"};
     const unsigned long files =
         getenv("KILN_FUZZ_FILES") ? strtoul(getenv("KILN_FUZZ_FILES"), NULL, 10) : FILES;
@@ -274,7 +285,7 @@ Test(encoder, mutations)
         size_t count;
         kiln_lm *lm;
         kiln_lm_info info;
-        uint8_t *bytes = model_bytes(models[i % 2], &count);
+        uint8_t *bytes = model_bytes(models[i % 3], &count);
         for (unsigned long k = 0; k < 1 + i % 4; k++) {
             state = state * 1664525 + 1013904223;
             uint8_t *at = &bytes[(state >> 8) % HEAD];
