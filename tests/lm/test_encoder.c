@@ -254,7 +254,7 @@ Test(encoder, files_refused)
     rename_in("nomic-bert.gguf", "blk.1.attn_qkv.weight", "blk.1.attn_qkw", bad,
               "has no tensor \"blk.1.attn_q.weight\"");
     rename_in("tiny.gguf", "gpt2", "bert", bad, "no token is for words that have none");
-    spoil("xlm-roberta.gguf", "tokenizer.ggml.scores", 8, 7, 8, bad, "");
+    spoil("xlm-roberta.gguf", "tokenizer.ggml.scores", 8, 7, 4, bad, "");
     spoil("xlm-roberta.gguf", "tokenizer.ggml.scores", 16, 0x7fc00000, 4, bad,
           "the score of token 0 is no number");
     spoil("xlm-roberta.gguf", "tokenizer.ggml.precompiled_charsmap", 16, 3, 4, bad,

@@ -72,6 +72,13 @@ static size_t pad(size_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+/* Up to where something may begin. */
+static void put_zeros(FILE *file, size_t bytes)
+{
+    for (size_t i = bytes; i < pad(bytes); i++)
+        fputc(0, file);
+}
+
 /* The model, and what its files say. */
 struct cut {
     uint8_t *bytes;
@@ -131,13 +138,13 @@ static void put_tensors(const struct cut *cut, unsigned number, FILE *file)
         put(file, offset, 8);
         offset += pad(tensor->bytes);
     }
-    put(file, 0, pad((size_t)ftell(file)) - (size_t)ftell(file));
+    put_zeros(file, (size_t)ftell(file));
     for (size_t i = 0; i < cut->gguf.n_tensors; i++) {
         const struct kiln__gguf_tensor *tensor = &cut->gguf.tensors[i];
         if (!has(cut, number, i))
             continue;
         fwrite(tensor->blocks, 1, tensor->bytes, file);
-        put(file, 0, pad(tensor->bytes) - tensor->bytes);
+        put_zeros(file, tensor->bytes);
     }
 }
 
