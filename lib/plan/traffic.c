@@ -220,7 +220,12 @@ static bool is_first_of_slot(const struct kiln__launch *launch, size_t argument)
     return true;
 }
 
-/* takers: launches that take each slot. */
+/* Of all launches. */
+struct census {
+    unsigned *takers; /* launches that take each slot */
+    size_t *first;    /* launch of each group */
+};
+
 static uint64_t bytes_handed_on(const struct kiln__plan *plan, const struct kiln__launch *launch,
                                 const unsigned *takers)
 {
@@ -236,11 +241,20 @@ static uint64_t bytes_handed_on(const struct kiln__plan *plan, const struct kiln
     return bytes;
 }
 
-static uint64_t bytes_of_launch(const struct kiln__plan *plan, size_t index, const unsigned *takers)
+/* Whether a launch before this one of the same group takes the slot; most groups have one. */
+static bool is_taken_before(const struct kiln__plan *plan, size_t index, uint32_t slot,
+                            const struct census *census)
+{
+    const uint32_t group = plan->launches.items[index].group;
+    return census->first[group] < index && kiln__plan_group_names(plan, group, index, slot);
+}
+
+static uint64_t bytes_of_launch(const struct kiln__plan *plan, size_t index,
+                                const struct census *census)
 {
     const struct kiln__launch *launch = &plan->launches.items[index];
     const struct kiln__group *groups = plan->fusion.groups.items, *group = &groups[launch->group];
-    uint64_t bytes = bytes_handed_on(plan, launch, takers);
+    uint64_t bytes = bytes_handed_on(plan, launch, census->takers);
     bool reads[KILN__MOST_ACCESSES];
     find_reads(plan, launch, group, reads);
     bytes += kiln__group_bytes_read(plan, group, reads);
@@ -252,23 +266,33 @@ static uint64_t bytes_of_launch(const struct kiln__plan *plan, size_t index, con
         uint32_t slot = plan->slot_of[group->stores.items[i].node];
         if (kiln__launch_names(launch, slot)) /* one that was written to before is changed */
             bytes += bytes_stored(plan, group, &group->stores.items[i]) *
-                     (kiln__plan_group_names(plan, launch->group, index, slot) ? 2 : 1);
+                     (is_taken_before(plan, index, slot, census) ? 2 : 1);
     }
     return bytes;
 }
 
+static void count_all(const struct kiln__plan *plan, struct census *census)
+{
+    for (size_t i = plan->launches.count; i-- > 0;) {
+        const struct kiln__launch *launch = &plan->launches.items[i];
+        census->first[launch->group] = i;
+        for (size_t k = 0; k < launch->arguments.count; k++)
+            if (is_first_of_slot(launch, k))
+                census->takers[launch->arguments.items[k].slot]++;
+    }
+}
+
 bool kiln__plan_count_bytes(struct kiln__plan *plan)
 {
-    unsigned *takers = calloc(plan->slots.count + 1, sizeof *takers);
-    if (!takers)
-        return false;
-    for (size_t i = 0; i < plan->launches.count; i++)
-        for (size_t k = 0; k < plan->launches.items[i].arguments.count; k++)
-            if (is_first_of_slot(&plan->launches.items[i], k))
-                takers[plan->launches.items[i].arguments.items[k].slot]++;
-    for (size_t i = 0; i < plan->launches.count; i++)
+    struct census census = {.takers = calloc(plan->slots.count + 1, sizeof *census.takers),
+                            .first = calloc(plan->fusion.groups.count + 1, sizeof *census.first)};
+    const bool done = census.takers && census.first;
+    if (done)
+        count_all(plan, &census);
+    for (size_t i = 0; i < plan->launches.count && done; i++)
         if (!plan->launches.items[i].bytes)
-            plan->launches.items[i].bytes = bytes_of_launch(plan, i, takers);
-    free(takers);
-    return true;
+            plan->launches.items[i].bytes = bytes_of_launch(plan, i, &census);
+    free(census.takers);
+    free(census.first);
+    return done;
 }
