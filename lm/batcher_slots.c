@@ -44,6 +44,12 @@ static kiln_status refuse_limit(const kiln_lm_batcher *batcher, double needed, u
                          batcher->alone ? " needs" : " and a prompt's need", needed, (double)limit);
 }
 
+/* Of a layer's keys, where all layers' keys and values are so many bytes. */
+static double count_elements(const kiln_lm *lm, kiln_type type, double bytes)
+{
+    return bytes / 2 / (double)lm->shape.layers / (double)kiln_type_size(type);
+}
+
 /* As many slots as the limit holds, beside the one of prompts where texts share runs. */
 static kiln_status choose_slots(kiln_lm_batcher *batcher, const kiln_lm_batcher_options *own)
 {
@@ -60,8 +66,7 @@ static kiln_status choose_slots(kiln_lm_batcher *batcher, const kiln_lm_batcher_
     if (own->memory_limit && room < (double)caches->slots)
         caches->slots = (size_t)room;
     const size_t together = batcher->alone ? 1 : caches->slots;
-    const double elements = (double)together * slot / 2 / (double)lm->shape.layers /
-                            (double)kiln_type_size(caches->type);
+    const double elements = count_elements(lm, caches->type, (double)together * slot);
     if (elements > INT32_MAX)
         return kiln__lm_fail(
             KILN_TOO_LARGE,
@@ -79,8 +84,7 @@ size_t kiln__lm_batcher_count_pages(const kiln_lm_batcher *batcher,
     const struct kiln__lm_caches *caches = &batcher->caches;
     const size_t tokens = options->prefix_tokens ? options->prefix_tokens : caches->context;
     const double page = kiln__lm_slot_bytes(lm, caches->type, KILN__LM_PART);
-    const double elements =
-        page / 2 / (double)lm->shape.layers / (double)kiln_type_size(caches->type);
+    const double elements = count_elements(lm, caches->type, page);
     const double slots =
         ((double)caches->slots + 1) * kiln__lm_slot_bytes(lm, caches->type, caches->context);
     const size_t parts = tokens / KILN__LM_PART;

@@ -40,6 +40,15 @@ double kiln__lm_slot_bytes(const kiln_lm *lm, kiln_type type, size_t context)
            (double)shape->size * (double)kiln_type_size(type);
 }
 
+void kiln__lm_caches_get_dims(const kiln_lm *lm, const struct kiln__lm_caches *caches,
+                              size_t dims[4])
+{
+    dims[lm->genai ? 1 : 0] = lm->shape.pairs;
+    dims[lm->genai ? 0 : 1] = caches->slots;
+    dims[2] = caches->context;
+    dims[3] = lm->shape.size;
+}
+
 /* In double precision until they are stored. */
 static kiln_status fill_angles(const char *call, const kiln_lm *lm, size_t context,
                                enum kiln__lm_reach reach, kiln_buffer *to[2])
@@ -123,11 +132,8 @@ kiln_status kiln__lm_caches_make(const char *call, const kiln_lm *lm,
     if (fits)
         return fits;
     const struct kiln__lm_shape *shape = &lm->shape;
-    size_t dims[] = {shape->pairs, caches->slots, caches->context, shape->size};
-    if (lm->genai) {
-        dims[0] = caches->slots;
-        dims[1] = shape->pairs;
-    }
+    size_t dims[4];
+    kiln__lm_caches_get_dims(lm, caches, dims);
     void *zeros = calloc(dims[0] * dims[2] * dims[3], kiln_type_size(caches->type));
     caches->keys = calloc(shape->layers, sizeof *caches->keys);
     caches->values = calloc(shape->layers, sizeof *caches->values);

@@ -21,6 +21,10 @@ kiln_type kiln__lm_usual_cache(const kiln_lm *lm);
 /* Errors: INVALID_ARGUMENT, as `call`. */
 kiln_status kiln__lm_check_caches(const char *call, kiln_type type, size_t context);
 
+/* Of a layer's keys, or of its values. */
+void kiln__lm_caches_get_dims(const kiln_lm *lm, const struct kiln__lm_caches *caches,
+                              size_t dims[4]);
+
 /* Of the keys and values of one slot. */
 double kiln__lm_slot_bytes(const kiln_lm *lm, kiln_type type, size_t context);
 

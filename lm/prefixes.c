@@ -84,14 +84,6 @@ static void record_copy(kiln_batch *b, const struct rows *from, kiln_buffer *sou
     kiln_export(b, kiln_reshape(b, all, 4, to->own), target);
 }
 
-static void get_dims(const kiln_lm *lm, const struct kiln__lm_caches *caches, size_t *dims)
-{
-    dims[lm->genai ? 1 : 0] = lm->shape.pairs;
-    dims[lm->genai ? 0 : 1] = caches->slots;
-    dims[2] = caches->context;
-    dims[3] = lm->shape.size;
-}
-
 /* All pages one behind the other, or in an ONNX file's order the heads of each. */
 static struct rows rows_of_pages(const kiln_lm *lm, const struct kiln__lm_prefixes *prefixes,
                                  const size_t *own)
@@ -109,8 +101,8 @@ static kiln_status record(const kiln_lm *lm, struct kiln__lm_prefixes *prefixes,
     if (!b)
         return KILN_OUT_OF_HOST_MEMORY;
     size_t own[4], all[4];
-    get_dims(lm, reader, own);
-    get_dims(lm, &prefixes->caches, all);
+    kiln__lm_caches_get_dims(lm, reader, own);
+    kiln__lm_caches_get_dims(lm, &prefixes->caches, all);
     struct rows text = {
         {lm->shape.pairs, reader->context, lm->shape.size}, 1, KILN__LM_PART, .own = own};
     struct rows pages = rows_of_pages(lm, prefixes, all);
@@ -163,17 +155,16 @@ kiln_status kiln__lm_prefixes_keep(struct kiln__lm_prefixes *prefixes, const int
     prefixes->time++;
     for (size_t at = 0; length - at >= KILN__LM_PART; at += KILN__LM_PART) {
         struct kiln__lm_page *page = find_page(prefixes, before, text + at);
-        kiln_status status = KILN_OK;
         if (!page) {
             page = take_page(prefixes);
             if (!page)
                 return KILN_OK;
-            status = copy(prefixes, prefixes->keep, page, at);
+            const kiln_status status = copy(prefixes, prefixes->keep, page, at);
+            if (status) { /* which page was written is an operand, too */
+                memset(prefixes->pages, 0, prefixes->caches.slots * sizeof *prefixes->pages);
+                return status;
+            }
             fill_page(page, before, text + at);
-        }
-        if (status) { /* which page was written is an operand, too */
-            memset(prefixes->pages, 0, prefixes->caches.slots * sizeof *prefixes->pages);
-            return status;
         }
         page->used = prefixes->time;
         before = page;
