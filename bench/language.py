@@ -163,9 +163,6 @@ def main():
     if options.peer:
         return serve_peer(options.model, options.threads)
     environment = {name: value for name, value in os.environ.items() if name != "KILN_API_KEY"}
-    store = os.path.join(os.path.dirname(os.path.abspath(options.kiln)), "kiln-store")
-    if os.path.exists(store):  # of a build folder: without it nothing is compiled behind what runs
-        environment.setdefault("KILN_STORE_PROGRAM", store)
     sides = {
         "kiln": Kiln([options.kiln, "serve", "--port", "0", "--slots", str(CALLERS), "--context",
                       str(CONTEXT), options.model], environment),

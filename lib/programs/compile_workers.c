@@ -50,22 +50,25 @@ bool kiln__compile_workers_is_possible(const struct kiln__programs *programs)
 
 /* ---- one process ---- */
 
-/* A library that was moved with its program, such as a wheel's, has it in its own folder. False if
- * not. */
+/* A library that was moved with its program, such as a wheel's, has it in its own folder; one that
+ * was only built has it above libtool's. False if not. */
 static bool find_in_own_folder(char path[PATH_MAX])
 {
+    static const char built[] = "/.libs";
     Dl_info library;
     const char *end = NULL;
     if (dladdr(&mutex, &library) && library.dli_fname)
         end = strrchr(library.dli_fname, '/');
     if (!end)
         return false;
-    const int length = (int)(end - library.dli_fname);
-    const int printed = snprintf(path, PATH_MAX, "%.*s/kiln-store", length, library.dli_fname);
+    size_t length = (size_t)(end - library.dli_fname);
+    if (length > strlen(built) && !strncmp(end - strlen(built), built, strlen(built)))
+        length -= strlen(built);
+    const int printed = snprintf(path, PATH_MAX, "%.*s/kiln-store", (int)length, library.dli_fname);
     return printed > 0 && printed < PATH_MAX && !access(path, X_OK);
 }
 
-/* The program's own path; in a build folder the environment names it. */
+/* The program's own path. */
 static const char *path_of_program(char beside[PATH_MAX])
 {
     const char *path = kiln__environment("KILN_STORE_PROGRAM");

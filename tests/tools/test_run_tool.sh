@@ -104,4 +104,14 @@ run() {
 }
 check "and nowhere else" 0 '^nothing$' "$models/layer.onnx" -r -n batch=6
 
+run() {
+    env -u KILN_STORE_PROGRAM KILN_LOG=warn KILN_CACHE_DIR="$folder/cache" \
+        POCL_CACHE_DIR="$folder/driver" "$kiln" run "$@" 2>&1 | grep 'cannot be started' ||
+        echo "nothing"
+}
+mkdir "$folder/driver"
+if [ -x "${kiln%/*}/kiln-store" ]; then
+    check "it finds what was built beside it" 0 '^nothing$' "$models/layer.onnx" -r -n batch=2
+fi
+
 finish
