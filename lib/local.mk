@@ -160,6 +160,8 @@ plan_sources = \
 	lib/plan/launch_text.h \
 	lib/plan/names.c \
 	lib/plan/names.h \
+	lib/plan/packing.c \
+	lib/plan/packing.h \
 	lib/plan/plan.c \
 	lib/plan/plan.h \
 	lib/plan/plan_builder.h \
@@ -248,6 +250,8 @@ codegen_sources = \
 	lib/codegen/loops.h \
 	lib/codegen/online_phases.c \
 	lib/codegen/online_phases.h \
+	lib/codegen/packed_text.c \
+	lib/codegen/packed_text.h \
 	lib/codegen/parameters.c \
 	lib/codegen/parameters.h \
 	lib/codegen/phase_text.c \

@@ -32,6 +32,7 @@ criterion_tests = \
 	tests/runtime/test_counts \
 	tests/runtime/test_one_launch \
 	tests/runtime/test_one_launch_groups \
+	tests/runtime/test_packed_arguments \
 	tests/device/test_device \
 	tests/record/test_einsum \
 	tests/nn/test_expression \

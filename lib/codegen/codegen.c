@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "codegen/emit.h"
+#include "codegen/packed_text.h"
 #include "fuse/loop_nest.h"
 #include "util/kernel_texts.h"
 
@@ -63,8 +64,8 @@ static void name_custom(const struct kiln__plan *plan, const struct kiln__launch
     kiln__text_add(name, "custom %d %s", launch->variant.level_80, custom->text);
 }
 
-void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
-                        struct kiln__text *name)
+void kiln__codegen_part_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                             struct kiln__text *name)
 {
     if (launch->phases.count) {
         kiln__joined_name(plan, launch, name);
@@ -81,6 +82,17 @@ void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch
         kiln__text_add_bytes(name, &launch->variant, sizeof launch->variant);
     else if (kiln__launch_has_text(launch))
         name_group(plan, launch, name);
+}
+
+void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                        bool checked, struct kiln__text *name)
+{
+    struct kiln__packing packing;
+    kiln__codegen_part_name(plan, launch, name);
+    if (checked)
+        kiln__text_add(name, " checked");
+    else if (kiln__packing_of(plan, launch, &packing))
+        kiln__packed_name(launch, &packing, name);
 }
 
 static void emit_text(const struct kiln__plan *plan, const struct kiln__launch *launch, bool brief,
@@ -132,8 +144,8 @@ bool kiln__codegen_is_checked(const struct kiln__launch *launch)
     return launch->source == KILN__SOURCE_NEST;
 }
 
-void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__launch *launch,
-                          bool checked, struct kiln__text *source)
+static void write_source(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                         bool checked, struct kiln__text *source)
 {
     if (kiln__launch_has_text(launch))
         emit_text(plan, launch, false, checked, source);
@@ -141,6 +153,21 @@ void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__laun
         return;
     const char *file = kiln__kernel_text(launch->file);
     kiln__text_add_bytes(source, file, file ? strlen(file) : 0);
+}
+
+void kiln__codegen_part(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                        struct kiln__text *source)
+{
+    write_source(plan, launch, false, source);
+}
+
+void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                          bool checked, struct kiln__text *source)
+{
+    struct kiln__packing packing;
+    write_source(plan, launch, checked, source);
+    if (!checked && kiln__packing_of(plan, launch, &packing))
+        kiln__packed_text(plan, launch, &packing, source);
 }
 
 void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch *launch,

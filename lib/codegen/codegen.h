@@ -4,10 +4,10 @@
 
 #include "plan/plan.h"
 
-/* A short name that launches share exactly if they share their text: the structure of the group and
- * its form, no sizes and no values. */
+/* A short name that launches share exactly if they share their program: the structure of the group
+ * and its form, no sizes and no values. */
 void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
-                        struct kiln__text *name);
+                        bool checked, struct kiln__text *name);
 
 /* Whether the text is not kiln's: the program that uses kiln brought it along. */
 bool kiln__codegen_is_foreign(const struct kiln__plan *plan, const struct kiln__launch *launch);
@@ -15,13 +15,20 @@ bool kiln__codegen_is_foreign(const struct kiln__plan *plan, const struct kiln__
 /* Whether a launch's text has a checked form: generated ones have, files of kernels/ have not. */
 bool kiln__codegen_is_checked(const struct kiln__launch *launch);
 
-/* The OpenCL C text of a launch; `checked`: in a form that looks at every index into memory
- * (checked_text.c). The kernel then takes further arguments: for each memory
- * argument two longs, the bytes between which it may be used; the launch's number, from 1; and
- * KILN__WRONG_BYTES of memory, zeroed, where the first index that is outside is noted:
- * [0] the launch's number, [1] which memory, from 1, [2] and [3] the element, low half first. */
+/* The OpenCL C text of a launch's program; `checked`: in a form that looks at every index into
+ * memory (checked_text.c). The kernel then takes further arguments: for each memory argument two
+ * longs, the bytes between which it may be used; the launch's number, from 1; and KILN__WRONG_BYTES
+ * of memory, zeroed, where the first index that is outside is noted: [0] the launch's number, [1]
+ * which memory, from 1, [2] and [3] the element, low half first. */
 void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__launch *launch,
                           bool checked, struct kiln__text *source);
+
+/* Name and text of a launch whose kernel is a part of another one's: a parameter for each argument.
+ */
+void kiln__codegen_part_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                             struct kiln__text *name);
+void kiln__codegen_part(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                        struct kiln__text *source);
 
 /* The same for people: library texts are named instead of repeated. */
 void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch *launch,

@@ -22,6 +22,7 @@
 #include "codegen/codegen.h"
 #include "graph/attention.h"
 #include "plan/launch_text.h"
+#include "plan/packing.h"
 
 /* What a phase may move: to move as much takes a core fifty times as long as a launch costs. */
 #define MOST_BYTES ((uint64_t)1 << 22)
@@ -135,13 +136,6 @@ static void free_functions(struct functions *functions)
 
 /* ---- memories ---- */
 
-/* Whether runs have the same memory for both. */
-static bool is_same(const struct kiln__plan *plan, uint32_t a, uint32_t b)
-{
-    return a == b || (plan->slots.items[a].storage == KILN__STORAGE_ARENA &&
-                      plan->slots.items[b].storage == KILN__STORAGE_ARENA);
-}
-
 /* The argument that is the slot's memory, or how many arguments there are. */
 static size_t find_memory(const struct kiln__plan *plan, const struct kiln__launch *joined,
                           uint32_t slot)
@@ -149,7 +143,7 @@ static size_t find_memory(const struct kiln__plan *plan, const struct kiln__laun
     size_t i = 0;
     while (i < joined->arguments.count &&
            (joined->arguments.items[i].kind != KILN__ARGUMENT_MEMORY ||
-            !is_same(plan, joined->arguments.items[i].slot, slot)))
+            !kiln__slots_share_memory(plan, joined->arguments.items[i].slot, slot)))
         i++;
     return i;
 }

@@ -26,8 +26,7 @@ static bool is_word(const char *at, size_t length, const char *word)
 
 /* ---- finding the kernel ---- */
 
-/* Behind the name in "kernel ... void NAME(": at the parenthesis. NULL if there is none. */
-static const char *find_kernel(const char *text, const char *name)
+const char *kiln__find_kernel(const char *text, const char *name)
 {
     for (const char *at = text; (at = strstr(at, "kernel ")); at++) {
         bool starts = at == text || at[-1] == '\n' || (at - text > 2 && at[-1] == '_');
@@ -39,6 +38,17 @@ static const char *find_kernel(const char *text, const char *name)
         size_t length = kiln__identifier_length(word);
         if (is_word(word, length, name) && word[length] == '(')
             return word + length;
+    }
+    return NULL;
+}
+
+const char *kiln__end_of_list(const char *at)
+{
+    int depth = 0;
+    for (; *at; at++) {
+        depth += (*at == '(') - (*at == ')');
+        if (!depth)
+            return at + 1;
     }
     return NULL;
 }
@@ -168,11 +178,15 @@ static struct kiln__parameter read_one(const char *at, size_t length)
     return parameter;
 }
 
-static void read_list(const char *list, struct kiln__parameters *parameters)
+static void read_list(struct kiln__parameters *parameters)
 {
+    const char *list = parameters->text.data;
     for (const char *at = list; *at;) {
         size_t length = strcspn(at, ",");
-        if (!kiln__vector_add(&parameters->list, read_one(at, length))) {
+        struct kiln__parameter parameter = read_one(at, length);
+        parameter.at = (size_t)(at - list);
+        parameter.length = length;
+        if (!kiln__vector_add(&parameters->list, parameter)) {
             parameters->failed = true;
             return;
         }
@@ -184,7 +198,7 @@ struct kiln__parameters kiln__parameters_of(const struct kiln__plan *plan,
                                             const struct kiln__launch *launch)
 {
     struct kiln__parameters parameters = {.found = false};
-    struct kiln__text shown = {0}, list = {0};
+    struct kiln__text shown = {0};
     const struct kiln__custom *custom =
         launch->source == KILN__SOURCE_CUSTOM ? kiln__launch_custom(plan, launch) : NULL;
     const char *file = custom                                    ? custom->file
@@ -192,16 +206,21 @@ struct kiln__parameters kiln__parameters_of(const struct kiln__plan *plan,
                                                                  : NULL;
     if (kiln__launch_has_text(launch))
         kiln__codegen_show(plan, launch, &shown);
-    struct expansion expansion = {.launch = launch, .before = shown.data, .to = &list};
+    struct expansion expansion = {.launch = launch, .before = shown.data, .to = &parameters.text};
     expansion.file = file ? kiln__kernel_text(file) : shown.data;
-    const char *kernel = expansion.file ? find_kernel(expansion.file, launch->kernel) : NULL;
+    const char *kernel = expansion.file ? kiln__find_kernel(expansion.file, launch->kernel) : NULL;
     parameters.found = kernel;
     if (kernel)
         expand_list(&expansion, kernel);
-    parameters.failed = shown.failed || list.failed;
-    if (!parameters.failed && list.data)
-        read_list(list.data, &parameters);
+    parameters.failed = shown.failed || parameters.text.failed;
+    if (!parameters.failed && parameters.text.data)
+        read_list(&parameters);
     kiln__text_free(&shown);
-    kiln__text_free(&list);
     return parameters;
+}
+
+void kiln__parameters_free(struct kiln__parameters *parameters)
+{
+    kiln__text_free(&parameters->text);
+    kiln__vector_free(&parameters->list);
 }

@@ -63,23 +63,11 @@ static void add_name(struct phase *phase, struct word name)
     phase->failed = !kiln__vector_add(&phase->names, name) || phase->failed;
 }
 
-/* Behind the parenthesis that closes the one at `at`; NULL if none does. */
-static const char *end_of_list(const char *at)
-{
-    int depth = 0;
-    for (; *at; at++) {
-        depth += (*at == '(') - (*at == ')');
-        if (!depth)
-            return at + 1;
-    }
-    return NULL;
-}
-
 /* NAME(...) { */
 static bool is_function(struct word word)
 {
     static const char *const others[] = {"if", "for", "while", "switch", NULL};
-    const char *end = word.at[word.length] == '(' ? end_of_list(word.at + word.length) : NULL;
+    const char *end = word.at[word.length] == '(' ? kiln__end_of_list(word.at + word.length) : NULL;
     return end && end[strspn(end, " \n")] == '{' && !is_any(word, others);
 }
 
@@ -165,8 +153,8 @@ static const char *write_word(const struct phase *phase, struct word word, bool 
                                         NULL}; /* of the first two dimensions */
     struct kiln__text *text = phase->text;
     const char *end = word.at + word.length;
-    if (!strncmp(word.at, sized, sizeof sized - 1) && end_of_list(end))
-        return end_of_list(end);
+    if (!strncmp(word.at, sized, sizeof sized - 1) && kiln__end_of_list(end))
+        return kiln__end_of_list(end);
     if (is_any(word, kernels)) {
         *kernel = true;
         kiln__text_add(text, "static __attribute__((noinline))");

@@ -438,7 +438,7 @@ kiln_status kiln__launches_verify(const struct kiln__plan *plan, char text[KILN_
         if (kiln__group_is_of_steps(verifier.group))
             kiln__space_of(verifier.group, &verifier.space);
         status = check_all(&verifier, text);
-        kiln__vector_free(&parameters.list);
+        kiln__parameters_free(&parameters);
     }
     return status;
 }

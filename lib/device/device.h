@@ -50,6 +50,7 @@ struct kiln__traits {
     bool idle_release;      /* clReleaseMemObject() may wait for ever beside other threads' calls */
     bool dear_events;       /* a command that has one takes some 3 us longer, and one that fails
                                takes the context with it */
+    bool dear_arguments;    /* each argument costs who enqueues some time (plan/packing.h) */
     bool starts_unflushed;  /* a command begins without clFlush(), which takes some 1 us */
     enum kiln__fence fence; /* work-groups of a launch can hand each other results */
     bool clblast;           /* CLBlast is the faster one for large products */

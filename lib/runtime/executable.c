@@ -8,6 +8,7 @@
 
 #include "plan/launch_text.h"
 #include "plan/names.h"
+#include "plan/packing.h"
 #include "programs/kernel_objects.h"
 #include "runtime/memory_pool.h"
 
@@ -18,6 +19,27 @@ static cl_int set_index(cl_kernel kernel, cl_uint position, int64_t value, bool 
     cl_int narrow = (cl_int)value;
     return wide ? clSetKernelArg(kernel, position, sizeof value, &value)
                 : clSetKernelArg(kernel, position, sizeof narrow, &narrow);
+}
+
+/* Numbers in vectors, behind the memory. */
+static kiln_status set_packed(const struct kiln__launch *launch,
+                              const struct kiln__packing *packing, cl_kernel kernel,
+                              struct kiln__error *error)
+{
+    cl_long16 vectors[KILN__MOST_VECTORS] = {0};
+    cl_int code = CL_SUCCESS;
+    for (size_t k = 0; k < launch->arguments.count; k++) {
+        const struct kiln__argument *argument = &launch->arguments.items[k];
+        const unsigned place = packing->place[k];
+        cl_long *number = &vectors[place / KILN__PACKED_LANES].s[place % KILN__PACKED_LANES];
+        int32_t bits;
+        memcpy(&bits, &argument->real, sizeof bits);
+        if (argument->kind != KILN__ARGUMENT_MEMORY)
+            *number = argument->kind == KILN__ARGUMENT_F32 ? bits : argument->integer;
+    }
+    for (unsigned v = 0; v < packing->vectors && !code; v++)
+        code = clSetKernelArg(kernel, packing->memories + v, sizeof vectors[v], &vectors[v]);
+    return code ? kiln__cl_fail(error, "clSetKernelArg", code) : KILN_OK;
 }
 
 static kiln_status set_constants(const struct kiln__launch *launch, cl_kernel kernel,
@@ -68,13 +90,25 @@ static kiln_status set_table(struct kiln__executable *executable, size_t index,
     return code ? kiln__cl_fail(error, "clSetKernelArg", code) : KILN_OK;
 }
 
+static bool is_packed(const struct kiln__executable *executable, size_t index,
+                      struct kiln__packing *packing)
+{
+    const struct kiln__launch *launch = kiln__plan_launch_at(executable->plan, index);
+    return !executable->programs[index].checked &&
+           kiln__packing_of(executable->plan, launch, packing);
+}
+
 /* All that stays the same from run to run. */
 static kiln_status set_arguments(struct kiln__executable *executable, size_t index,
                                  struct kiln__error *error)
 {
-    bool checked = executable->programs[index].checked;
-    kiln_status status = set_constants(kiln__plan_launch_at(executable->plan, index),
-                                       executable->kernels[index], error);
+    const struct kiln__launch *launch = kiln__plan_launch_at(executable->plan, index);
+    const bool checked = executable->programs[index].checked;
+    cl_kernel kernel = executable->kernels[index];
+    struct kiln__packing packing;
+    kiln_status status = is_packed(executable, index, &packing)
+                             ? set_packed(launch, &packing, kernel, error)
+                             : set_constants(launch, kernel, error);
     if (!status)
         status = set_table(executable, index, error);
     if (!status && checked)
@@ -119,9 +153,12 @@ static void each_use(struct kiln__executable *executable,
 {
     for (uint32_t i = 0; i < kiln__plan_launches(executable->plan); i++) {
         const struct kiln__launch *launch = kiln__plan_launch_at(executable->plan, i);
+        struct kiln__packing packing;
+        const bool packed = is_packed(executable, i, &packing);
         for (uint32_t k = 0; k < launch->arguments.count; k++)
             if (launch->arguments.items[k].kind == KILN__ARGUMENT_MEMORY)
-                visit(executable, launch->arguments.items[k].slot, (struct kiln__use){i, k});
+                visit(executable, launch->arguments.items[k].slot,
+                      (struct kiln__use){i, packed ? packing.place[k] : k});
     }
 }
 

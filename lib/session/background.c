@@ -64,7 +64,7 @@ static size_t find_missing(const struct search *search, const struct kiln__launc
 {
     struct kiln__text name = {0};
     size_t found = 0;
-    kiln__codegen_name(search->plan, launch, &name);
+    kiln__codegen_name(search->plan, launch, false, &name);
     while (found < search->missing.count && !name.failed &&
            (search->missing.items[found]->name_length != name.length ||
             memcmp(search->missing.items[found]->name, name.data, name.length) != 0))

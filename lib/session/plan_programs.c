@@ -17,14 +17,6 @@ static bool has_program(const struct kiln__launch *launch, enum kiln__kernel_set
                                                     : !joins);
 }
 
-static void write_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
-                       bool checked, struct kiln__text *name)
-{
-    kiln__codegen_name(plan, launch, name);
-    if (checked)
-        kiln__text_add(name, " checked");
-}
-
 /* What a kernel is called by errors. Where none may be compiled a cache has lacked it, and what it
  * computes says which it is. */
 static void write_title(struct kiln__programs *programs, const struct kiln__plan *plan,
@@ -48,7 +40,7 @@ bool kiln__find_programs(struct kiln__programs *programs, const struct kiln__pla
         if (!has_program(launch, kernels))
             continue;
         name.length = 0;
-        write_name(plan, launch, found[i].checked, &name);
+        kiln__codegen_name(plan, launch, found[i].checked, &name);
         if (!name.failed)
             found[i].program = kiln__programs_find(programs, name.data, name.length);
         all = all && found[i].program;
@@ -76,7 +68,7 @@ static kiln_status get_program(struct kiln__programs *programs, const struct kil
     const struct kiln__launch *launch = kiln__plan_launch_at(plan, index);
     struct kiln__text name = {0}, source = {0}, options = {0}, title = {0};
     kiln_status status = KILN_OK;
-    write_name(plan, launch, found->checked, &name);
+    kiln__codegen_name(plan, launch, found->checked, &name);
     if (!name.failed)
         found->program = kiln__programs_find(programs, name.data, name.length);
     if (!found->program) {
@@ -150,7 +142,7 @@ static bool list_program(struct kiln__programs *present, const struct kiln__plan
                          const struct kiln__launch *launch, struct kiln__spec_texts *texts,
                          struct kiln__program_spec *specs, size_t *count)
 {
-    kiln__codegen_name(plan, launch, &texts->name);
+    kiln__codegen_name(plan, launch, false, &texts->name);
     if (texts->name.failed)
         return false;
     if (is_listed(specs, *count, &texts->name) ||

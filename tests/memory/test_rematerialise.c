@@ -216,7 +216,7 @@ Test(again, slow_trains_with_narrow_values, .init = check_cheaply)
 static struct kiln__text name_of(const struct kiln__plan *plan, size_t launch)
 {
     struct kiln__text name = {0};
-    kiln__codegen_name(plan, &plan->launches.items[launch], &name);
+    kiln__codegen_name(plan, &plan->launches.items[launch], false, &name);
     cr_assert(!name.failed);
     if (!strncmp(name.data, "matmul", strlen("matmul")))
         name.length = strcspn(name.data, " ");

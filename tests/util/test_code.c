@@ -106,7 +106,7 @@ static struct kernel kernel_of(kiln_context *context, structure *record, size_t 
     struct kiln__plan plan = plan_of(batch, true);
     cr_assert_geq(plan.launches.count, 1u);
     const struct kiln__launch *launch = &plan.launches.items[0];
-    kiln__codegen_name(&plan, launch, &kernel.name);
+    kiln__codegen_name(&plan, launch, false, &kernel.name);
     kiln__codegen_source(&plan, launch, false, &kernel.source);
     kernel.wide = launch->variant.wide;
     for (size_t i = 0; i < launch->arguments.count; i++)
