@@ -260,8 +260,7 @@ kiln_status kiln__lm_architecture(const char *path, const char *name, size_t len
     return KILN_OK;
 }
 
-kiln_status kiln__lm_shape_read(const struct kiln__gguf *gguf, size_t words,
-                                struct kiln__lm_shape *shape)
+kiln_status kiln__lm_shape_read(const struct kiln__gguf *gguf, struct kiln__lm_shape *shape)
 {
     struct kiln__gguf_text name = {"none", 4};
     kiln_status status = kiln__gguf_string(gguf, "general.architecture", &name);
@@ -269,7 +268,6 @@ kiln_status kiln__lm_shape_read(const struct kiln__gguf *gguf, size_t words,
         status = kiln__lm_architecture(gguf->path, name.bytes, name.length, false, shape);
     if (status)
         return status;
-    shape->words = words;
     status = read_sizes(gguf, shape);
     if (!status)
         status = read_numbers(gguf, shape);

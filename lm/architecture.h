@@ -67,8 +67,7 @@ kiln_status kiln__lm_architecture(const char *path, const char *name, size_t len
 kiln_status kiln__lm_shape_check(const char *path, const struct kiln__lm_shape *shape,
                                  size_t values);
 
-/* Errors: INVALID_ARGUMENT, UNSUPPORTED. */
-kiln_status kiln__lm_shape_read(const struct kiln__gguf *gguf, size_t words,
-                                struct kiln__lm_shape *shape);
+/* All but the number of words. Errors: INVALID_ARGUMENT, UNSUPPORTED. */
+kiln_status kiln__lm_shape_read(const struct kiln__gguf *gguf, struct kiln__lm_shape *shape);
 
 #endif

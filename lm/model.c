@@ -37,16 +37,10 @@ static kiln_status read_model(const struct kiln__gguf *gguf, kiln_lm *lm)
     if (!status)
         status = copy_text(gguf, "tokenizer.chat_template", &lm->template);
     if (!status)
-        status = kiln__tokenizer_read(gguf, &lm->tokenizer);
+        status = kiln__lm_shape_read(gguf, &lm->shape);
     if (!status)
-        status = kiln__lm_shape_read(gguf, lm->tokenizer.vocabulary.count, &lm->shape);
-    if (!status &&
-        lm->shape.architecture->encodes != kiln__tokenizer_is_of_encoders(&lm->tokenizer))
-        status = kiln__lm_fail(
-            KILN_UNSUPPORTED,
-            "kiln_lm_load: %s: kiln knows WordPiece and unigram tokenizers of encoders, and "
-            "no others of them; %s is %s encoder",
-            gguf->path, lm->architecture, lm->shape.architecture->encodes ? "an" : "no");
+        status = kiln__tokenizer_read(gguf, lm->shape.architecture->encodes, &lm->tokenizer);
+    lm->shape.words = lm->tokenizer.vocabulary.count;
     return status ? status : kiln__lm_weights_read(gguf, lm);
 }
 
@@ -152,8 +146,7 @@ kiln_status kiln__lm_encode(const char *call, const kiln_lm *lm,
     begin = begin && tokenizer->adds_begin;
     bool fine = (!begin || kiln__tokens_add(&found, tokenizer->begin)) &&
                 kiln__tokenizer_encode(tokenizer, reading, &found) &&
-                (!begin || !kiln__tokenizer_is_of_encoders(tokenizer) ||
-                 kiln__tokens_add(&found, tokenizer->end));
+                (!begin || !tokenizer->encodes || kiln__tokens_add(&found, tokenizer->end));
     if (fine && !found.numbers) /* none at all: still something to free */
         fine = (found.numbers = malloc(sizeof *found.numbers)) != NULL;
     if (!fine) {

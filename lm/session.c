@@ -76,7 +76,7 @@ kiln_status kiln_lm_session_create(kiln_lm *lm, const kiln_lm_session_options *o
         "kiln_lm_session_create", "KILN_LM_SESSION_OPTIONS_INIT", options, &own, sizeof own);
     if (!status)
         status = check_options(&own);
-    if (!status && kiln__tokenizer_is_of_encoders(&lm->tokenizer))
+    if (!status && lm->tokenizer.encodes)
         status = kiln__lm_fail(KILN_UNSUPPORTED,
                                "kiln_lm_session_create: %s is an encoder: its texts do not go on, "
                                "see kiln_lm_embed()",

@@ -19,7 +19,7 @@ static const struct kiln__split_rule rules[] = {
     {"gpt-2", false, false, ANY, false},         {"smollm", false, true, ANY, false},
     {"llama-bpe", true, false, 3, true},         {"llama3", true, false, 3, true},
     {"llama-v3", true, false, 3, true},          {"qwen2", true, false, 1, false},
-    {"deepseek-r1-qwen", true, false, 1, false},
+    {"deepseek-r1-qwen", true, false, 1, false}, {"roberta-bpe", false, false, ANY, false},
 };
 
 const struct kiln__split_rule *kiln__split_rule(const char *name, size_t length)
@@ -32,7 +32,8 @@ const struct kiln__split_rule *kiln__split_rule(const char *name, size_t length)
 
 const char *kiln__split_names(void)
 {
-    return "gpt-2, smollm, llama-bpe, llama3, llama-v3, qwen2, deepseek-r1-qwen";
+    return "gpt-2, smollm, llama-bpe, llama3, llama-v3, qwen2, deepseek-r1-qwen, "
+           "roberta-bpe";
 }
 
 /* ---- parts of patterns ---- */

@@ -81,6 +81,8 @@ struct kiln__subwords_place {
 struct kiln__subwords_place kiln__subwords_find(const struct kiln__subwords_list *list,
                                                 bool is_normal, const struct kiln__reading *reading,
                                                 size_t from, size_t *at);
+/* Where the white space before a place begins, not before `from`. */
+size_t kiln__subwords_white(const char *text, size_t at, size_t from);
 bool kiln__subwords_read_added(const struct kiln__tokenizer_json *reading,
                                const struct kiln__subwords_normalizer *normalizer,
                                struct kiln__subwords_list *list);

@@ -35,7 +35,7 @@ static bool is_within_word(const char *text, size_t bytes, size_t begin, size_t 
     return (begin && is_of_word(point_before(text, begin))) || is_of_word(behind);
 }
 
-static size_t skip_left(const char *text, size_t at, size_t from)
+size_t kiln__subwords_white(const char *text, size_t at, size_t from)
 {
     while (at > from && kiln__unicode_is_space(point_before(text, at))) {
         at--;
@@ -100,7 +100,7 @@ struct kiln__subwords_place kiln__subwords_find(const struct kiln__subwords_list
         if (!added || (added->is_word && is_within_word(text, bytes, begin, end)))
             continue;
         if (added->takes_left)
-            begin = skip_left(text, begin, from);
+            begin = kiln__subwords_white(text, begin, from);
         if (added->takes_right)
             end = *at = skip_right(text, bytes, end);
         return (struct kiln__subwords_place){added, begin, end};

@@ -93,7 +93,7 @@ static kiln_status read_around(const struct kiln__gguf *gguf,
     return status;
 }
 
-/* An encoder's texts stand between two tokens. */
+/* An encoder's texts stand between two tokens; what a mask is, if there is one. */
 static kiln_status read_both_ends(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
 {
     static const char *const begins[] = {"tokenizer.ggml.cls_token_id",
@@ -107,6 +107,9 @@ static kiln_status read_both_ends(const struct kiln__gguf *gguf, struct kiln__to
         status =
             kiln__lm_fail(KILN_INVALID_ARGUMENT, "kiln_lm_load: %s: no token is for a text's %s",
                           gguf->path, tokenizer->begin < 0 ? "beginning" : "end");
+    if (!status)
+        status = read_number(gguf, "tokenizer.ggml.mask_token_id", tokenizer->vocabulary.count,
+                             &tokenizer->mask);
     const int32_t end = tokenizer->end;
     if (!status)
         status = kiln__tokenizer_make_ends(tokenizer);
@@ -115,65 +118,77 @@ static kiln_status read_both_ends(const struct kiln__gguf *gguf, struct kiln__to
     return status;
 }
 
+/* ---- models ---- */
+
 static kiln_status read_bytes(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
 {
-    const kiln_status status = kiln__bpe_read(gguf, &tokenizer->vocabulary, &tokenizer->bpe);
-    return status ? status : read_special(gguf, tokenizer);
+    return kiln__bpe_read(gguf, &tokenizer->vocabulary, &tokenizer->bpe);
 }
 
 static kiln_status read_scored(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
 {
-    const kiln_status status = kiln__bpe_read_scores(gguf, &tokenizer->vocabulary, &tokenizer->bpe);
-    return status ? status : read_special(gguf, tokenizer);
+    return kiln__bpe_read_scores(gguf, &tokenizer->vocabulary, &tokenizer->bpe);
 }
 
 static kiln_status read_words(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
 {
-    const kiln_status status =
-        kiln__wordpiece_read_gguf(gguf, &tokenizer->vocabulary, &tokenizer->words);
-    return status ? status : read_both_ends(gguf, tokenizer);
+    return kiln__wordpiece_read_gguf(gguf, &tokenizer->vocabulary, &tokenizer->words);
 }
 
 static kiln_status read_pieces(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
 {
-    const kiln_status status = kiln__unigram_read_gguf(gguf, &tokenizer->pieces);
-    return status ? status : read_both_ends(gguf, tokenizer);
+    return kiln__unigram_read_gguf(gguf, &tokenizer->pieces);
 }
 
-/* tokenizer.ggml.model */
-static const struct {
+/* tokenizer.ggml.model, and whose texts it is known to cut. */
+static const struct row {
     const char *name;
+    bool decoders, encoders;
     enum kiln__spelling spelling;
     kiln_status (*read)(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer);
 } models[] = {
-    {"gpt2", KILN__BYTE_LEVEL, read_bytes},
-    {"llama", KILN__SPACED, read_scored},
-    {"bert", KILN__SPACED, read_words},
-    {"t5", KILN__SPACED, read_pieces},
+    {"gpt2", true, true, KILN__BYTE_LEVEL, read_bytes},
+    {"llama", true, false, KILN__SPACED, read_scored},
+    {"bert", false, true, KILN__SPACED, read_words},
+    {"t5", false, true, KILN__SPACED, read_pieces},
 };
 
-bool kiln__tokenizer_is_of_encoders(const struct kiln__tokenizer *tokenizer)
-{
-    return tokenizer->words || tokenizer->pieces;
-}
-
-kiln_status kiln__tokenizer_read(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer)
+static kiln_status find_model(const struct kiln__gguf *gguf, const struct row **found)
 {
     struct kiln__gguf_text model = {"none", 4};
-    kiln_status status = kiln__gguf_string(gguf, "tokenizer.ggml.model", &model);
+    const kiln_status status = kiln__gguf_string(gguf, "tokenizer.ggml.model", &model);
     size_t row = 0;
     while (row < sizeof models / sizeof *models && !kiln__gguf_text_is(model, models[row].name))
         row++;
-    if (!status && row == sizeof models / sizeof *models)
-        status =
-            kiln__lm_fail(KILN_UNSUPPORTED,
-                          "kiln_lm_load: %s: the tokenizer is \"%.*s\"; kiln knows gpt2 "
-                          "(byte-level BPE), llama (SentencePiece's BPE), bert (WordPiece) and t5 "
-                          "(SentencePiece's unigram model)",
-                          gguf->path, KILN__GGUF_SAID(model));
+    *found = &models[row];
+    if (status || row < sizeof models / sizeof *models)
+        return status;
+    return kiln__lm_fail(KILN_UNSUPPORTED,
+                         "kiln_lm_load: %s: the tokenizer is \"%.*s\"; kiln knows gpt2 "
+                         "(byte-level BPE), llama (SentencePiece's BPE), bert (WordPiece) and t5 "
+                         "(SentencePiece's unigram model)",
+                         gguf->path, KILN__GGUF_SAID(model));
+}
+
+kiln_status kiln__tokenizer_read(const struct kiln__gguf *gguf, bool encodes,
+                                 struct kiln__tokenizer *tokenizer)
+{
+    const struct row *row;
+    kiln_status status = find_model(gguf, &row);
+    tokenizer->encodes = encodes;
+    if (!status && !(encodes ? row->encoders : row->decoders))
+        status = kiln__lm_fail(KILN_UNSUPPORTED,
+                               "kiln_lm_load: %s: the tokenizer is \"%s\", and kiln knows %s",
+                               gguf->path, row->name,
+                               encodes ? "gpt2, bert and t5 of encoders"
+                                       : "gpt2 and llama of models whose texts go on");
     if (!status)
-        status = kiln__vocabulary_read(gguf, models[row].spelling, &tokenizer->vocabulary);
-    return status ? status : models[row].read(gguf, tokenizer);
+        status = kiln__vocabulary_read(gguf, row->spelling, &tokenizer->vocabulary);
+    if (!status)
+        status = row->read(gguf, tokenizer);
+    if (status)
+        return status;
+    return encodes ? read_both_ends(gguf, tokenizer) : read_special(gguf, tokenizer);
 }
 
 void kiln__tokenizer_free(struct kiln__tokenizer *tokenizer)
@@ -219,6 +234,12 @@ static bool encode_part(const struct kiln__tokenizer *tokenizer, const char *tex
     return kiln__bpe_encode(&tokenizer->bpe, text, bytes, leads, tokens);
 }
 
+/* Before a mask RoBERTa has no white space; others have none anyway. */
+static bool takes_white(const struct kiln__tokenizer *tokenizer, int32_t special)
+{
+    return tokenizer->encodes && special == tokenizer->mask;
+}
+
 bool kiln__tokenizer_encode(const struct kiln__tokenizer *tokenizer,
                             const struct kiln__reading *reading, struct kiln__tokens *tokens)
 {
@@ -235,8 +256,10 @@ bool kiln__tokenizer_encode(const struct kiln__tokenizer *tokenizer,
             continue;
         }
         const struct kiln__token *token = &vocabulary->tokens[special];
-        if (at > from || token->kind == KILN__TOKEN_USER)
-            fine = encode_part(tokenizer, text + from, at - from, &begins, tokens);
+        const size_t end =
+            takes_white(tokenizer, special) ? kiln__subwords_white(text, at, from) : at;
+        if (end > from || token->kind == KILN__TOKEN_USER)
+            fine = encode_part(tokenizer, text + from, end - from, &begins, tokens);
         fine = fine && kiln__tokens_add(tokens, special);
         begins = special == tokenizer->begin;
         from = at += token->length;

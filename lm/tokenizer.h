@@ -16,16 +16,17 @@ struct kiln__tokenizer {
         *subwords; /* of tokenizer.json, in place of all that finds tokens; or NULL */
     struct kiln__wordpiece *words; /* of encoders, in place of bpe; or NULL */
     struct kiln__subwords *pieces; /* of encoders, too, between special tokens; or NULL */
+    bool encodes;                  /* texts stand between two tokens, and do not go on */
     int32_t begin, end;            /* of a text; -1: none */
+    int32_t mask;                  /* of encoders; -1: none */
     bool adds_begin;
     bool *ends; /* of each token, whether an answer ends with it */
 };
 
-/* Errors: INVALID_ARGUMENT, UNSUPPORTED, OUT_OF_HOST_MEMORY; to be freed even so. */
-kiln_status kiln__tokenizer_read(const struct kiln__gguf *gguf, struct kiln__tokenizer *tokenizer);
-
-/* Whether texts stand between two tokens, and do not go on. */
-bool kiln__tokenizer_is_of_encoders(const struct kiln__tokenizer *tokenizer);
+/* Of an encoder, or of a model whose texts go on. Errors: INVALID_ARGUMENT, UNSUPPORTED,
+ * OUT_OF_HOST_MEMORY; to be freed even so. */
+kiln_status kiln__tokenizer_read(const struct kiln__gguf *gguf, bool encodes,
+                                 struct kiln__tokenizer *tokenizer);
 
 /* Which tokens of the vocabulary end an answer in whatever file. Errors: OUT_OF_HOST_MEMORY. */
 kiln_status kiln__tokenizer_make_ends(struct kiln__tokenizer *tokenizer);

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes bert.gguf, nomic-bert.gguf, xlm-roberta.gguf and encoders.def beside it, which are checked in: python3
-make_encoders.py, with the packages gguf, tokenizers, torch and transformers. Weights are random; what is
-known of them comes from transformers in float64, tokens from tokenizers."""
+"""Makes bert.gguf, nomic-bert.gguf, xlm-roberta.gguf, roberta.gguf and encoders.def beside it, which are checked
+in: python3 make_encoders.py, with the packages gguf, tokenizers, torch and transformers. Weights are random, and
+trainers do not answer twice alike: `make_encoders.py roberta` leaves the other models as they are. What is known of
+them comes from transformers in float64, tokens from tokenizers, RoBERTa's from transformers."""
 import base64
 import json
 import os
+import sys
 
 import gguf
 import numpy as np
 import torch
 from gguf import GGMLQuantizationType as T
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import (BertConfig, BertModel, NomicBertConfig, NomicBertModel, XLMRobertaConfig,
-                          XLMRobertaModel)
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import (BertConfig, BertModel, NomicBertConfig, NomicBertModel, RobertaConfig, RobertaModel,
+                          RobertaTokenizer, XLMRobertaConfig, XLMRobertaModel)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -24,8 +26,11 @@ LINES = ["", "The sun is out", "the  rain,\tis over\n", "they're going; AREN'T t
          "in 1984 there were 25 sunny days in the river " * 7, "İstanbul ΣΑΣ ß", "नमस्ते दुनिया", "🙂 sun\u3000rain"]
 PARTS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 SIZES = {"bert": dict(layers=2, width=32, heads=2, inner=64, context=40),
+         "nomic-bert": dict(layers=2, width=64, heads=4, inner=96, context=64),
          "xlm-roberta": dict(layers=2, width=32, heads=2, inner=64, context=48),
-         "nomic-bert": dict(layers=2, width=64, heads=4, inner=96, context=64)}
+         "roberta": dict(layers=2, width=32, heads=4, inner=96, context=44)}
+MEANS = ["nomic-bert", "roberta"]  # pooling
+ROBERTAS = ["xlm-roberta", "roberta"]
 random = np.random.default_rng(11)
 
 
@@ -55,6 +60,19 @@ def make_unigram():
     return tokenizer, base64.b64decode(table)
 
 
+def make_bytes():
+    """As RoBERTa has it: numbers of PARTS at both ends."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.train_from_iterator(CORPUS * 3, trainers.BpeTrainer(
+        vocab_size=380, special_tokens=PARTS[:4], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False))
+    model = json.loads(tokenizer.to_str())["model"]
+    merges = [tuple(pair) for pair in model["merges"]]
+    mask = AddedToken("<mask>", lstrip=True, special=True, normalized=False)  # so has roberta-base's tokenizer.json it
+    return RobertaTokenizer(vocab=model["vocab"] | {"<mask>": len(model["vocab"])}, merges=merges, mask_token=mask), merges
+
+
 def add_tensor(made, name, kind, *shape):
     if len(shape) == 1:
         data = random.uniform(0.5, 1.5, shape) if name.endswith("norm.weight") else random.normal(0, 0.3, shape)
@@ -79,7 +97,7 @@ def make_weights(name, words):
             add_tensor(made, f"{of}.bias", T.F32, rows)
 
     add_tensor(made, "token_embd.weight", T.Q8_0, words, width)
-    add_tensor(made, "token_types.weight", T.F32, 1 if name == "xlm-roberta" else 2, width)
+    add_tensor(made, "token_types.weight", T.F32, 1 if name in ROBERTAS else 2, width)
     if plain:
         add_tensor(made, "position_embd.weight", T.F16, size["context"], width)
     norm("token_embd_norm")
@@ -129,6 +147,27 @@ def write_parts(writer, tokenizer, table):
     writer.add_add_eos_token(True)
 
 
+def write_bytes(writer, tokenizer, merges):
+    """As llama.cpp's converter has it."""
+    pieces = [piece for piece, _ in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("roberta-bpe")
+    writer.add_token_list(pieces)
+    writer.add_token_types([3 if piece in PARTS else 1 for piece in pieces])
+    writer.add_token_merges([" ".join(pair) for pair in merges])
+    for add, number in ((writer.add_bos_token_id, 0), (writer.add_eos_token_id, 2), (writer.add_unk_token_id, 3),
+                        (writer.add_sep_token_id, 2), (writer.add_pad_token_id, 1),
+                        (writer.add_mask_token_id, len(pieces) - 1)):
+        add(number)
+    writer.add_uint32("tokenizer.ggml.cls_token_id", 0)
+    writer.add_add_bos_token(True)
+    writer.add_add_eos_token(True)
+
+
+def epsilon(name):
+    return 1e-5 if name == "roberta" else 1e-12
+
+
 def write_model(name, weights, write_tokens):
     size = SIZES[name]
     writer = gguf.GGUFWriter(os.path.join(HERE, f"{name}.gguf"), "nomic-bert" if name == "nomic-bert" else "bert")
@@ -138,9 +177,9 @@ def write_model(name, weights, write_tokens):
     writer.add_embedding_length(size["width"])
     writer.add_feed_forward_length(size["inner"])
     writer.add_head_count(size["heads"])
-    writer.add_layer_norm_eps(1e-12)
+    writer.add_layer_norm_eps(epsilon(name))
     writer.add_causal_attention(False)
-    writer.add_pooling_type(gguf.PoolingType.MEAN if name == "nomic-bert" else gguf.PoolingType.CLS)
+    writer.add_pooling_type(gguf.PoolingType.MEAN if name in MEANS else gguf.PoolingType.CLS)
     if name == "nomic-bert":
         writer.add_rope_freq_base(1000.0)
     writer.add_token_type_count(len(weights["token_types.weight"][0]))
@@ -158,13 +197,14 @@ def make_reference(name, words, weights):
     size = SIZES[name]
     common = dict(vocab_size=words, hidden_size=size["width"], num_hidden_layers=size["layers"],
                   num_attention_heads=size["heads"], intermediate_size=size["inner"],
-                  max_position_embeddings=size["context"], attn_implementation="eager", layer_norm_eps=1e-12)
+                  max_position_embeddings=size["context"], attn_implementation="eager", layer_norm_eps=epsilon(name))
     w = {key: value for key, (_, _, value) in weights.items()}
     if name == "bert":
         model = BertModel(BertConfig(**common), add_pooling_layer=False)
-    elif name == "xlm-roberta":  # its positions begin at 2, which files leave out
+    elif name in ROBERTAS:  # their positions begin at 2, which files leave out
         common["max_position_embeddings"] += 2
-        model = XLMRobertaModel(XLMRobertaConfig(**common, type_vocab_size=1, pad_token_id=1), add_pooling_layer=False)
+        kind, config = ((XLMRobertaModel, XLMRobertaConfig) if name == "xlm-roberta" else (RobertaModel, RobertaConfig))
+        model = kind(config(**common, type_vocab_size=1, pad_token_id=1), add_pooling_layer=False)
         places = w["position_embd.weight"]
         w["position_embd.weight"] = torch.cat([torch.zeros(2, places.shape[1], dtype=places.dtype), places])
     else:
@@ -207,7 +247,7 @@ def vector(name, model, ids):
     ids = ids if len(ids) <= most else ids[:most - 1] + ids[-1:]
     with torch.no_grad():
         hidden = model(torch.tensor([ids])).last_hidden_state[0]
-    pooled = hidden.mean(0) if name == "nomic-bert" else hidden[0]
+    pooled = hidden.mean(0) if name in MEANS else hidden[0]
     return (pooled / pooled.norm()).tolist()
 
 
@@ -216,21 +256,43 @@ def c_text(text):
                          for b in text.encode()) + '"'
 
 
-with open(os.path.join(HERE, "encoders.def"), "w", encoding="ascii") as file:
+def make(name):
+    """Its tokenizer, how a file has this, what it makes of a text, and lines of its own."""
+    if name == "xlm-roberta":
+        tokenizer, table = make_unigram()
+        return (tokenizer.get_vocab_size(), lambda writer: write_parts(writer, tokenizer, table),
+                lambda line: tokenizer.encode(line).ids,
+                ["<mask> is out", "\uff34he  \ufb01rst cafe\u0301 o\u200bver"])  # of the table
+    if name == "roberta":
+        tokenizer, merges = make_bytes()
+        return (len(tokenizer), lambda writer: write_bytes(writer, tokenizer, merges),
+                lambda line: tokenizer(line)["input_ids"],
+                ["the \t\u3000<mask> river", "  it's THEY'LL we've  \n\n  12345<s>x</s> <mask>"])
+    tokenizer = make_tokenizer(name == "nomic-bert")
+    return (tokenizer.get_vocab_size(), lambda writer: write_words(writer, tokenizer),
+            lambda line: tokenizer.encode(line).ids, LINES[8:10])
+
+
+def write_known(name, file):
+    words, write_tokens, encode, own = make(name)
+    weights = make_weights(name, words)
+    write_model(name, weights, write_tokens)
+    model = make_reference(name, words, weights)
+    for line in LINES[:8] + own + LINES[10:]:
+        ids = encode(line)
+        file.write(f'ENCODED("{name}.gguf", {c_text(line)}, TOKENS({", ".join(map(str, ids + [-1]))}), '
+                   f'REALS({", ".join(f"{x:.7g}" for x in vector(name, model, ids))}))\n')
+
+
+PATH = os.path.join(HERE, "encoders.def")
+with open(PATH, encoding="ascii") as file:
+    known = file.readlines()
+with open(PATH, "w", encoding="ascii") as file:
     file.write("/* SPDX-License-Identifier: Apache-2.0 */\n/* Made by make_encoders.py: model, text, its tokens with "
                "those around it, its vector. */\n")
-    for name in ("bert", "nomic-bert", "xlm-roberta"):
-        if name == "xlm-roberta":
-            tokenizer, table = make_unigram()
-            LINES[8:10] = ["<mask> is out", "\uff34he  \ufb01rst cafe\u0301 o\u200bver"]  # of the table
+    for name in SIZES:
+        if len(sys.argv) == 1 or name in sys.argv:
+            write_known(name, file)
         else:
-            tokenizer, table = make_tokenizer(name == "nomic-bert"), None
-        weights = make_weights(name, tokenizer.get_vocab_size())
-        write_model(name, weights, lambda writer: write_parts(writer, tokenizer, table) if table else
-                    write_words(writer, tokenizer))
-        model = make_reference(name, tokenizer.get_vocab_size(), weights)
-        for line in LINES:
-            ids = tokenizer.encode(line).ids
-            file.write(f'ENCODED("{name}.gguf", {c_text(line)}, TOKENS({", ".join(map(str, ids + [-1]))}), '
-                       f'REALS({", ".join(f"{x:.7g}" for x in vector(name, model, ids))}))\n')
+            file.writelines(line for line in known if line.startswith(f'ENCODED("{name}.gguf"'))
     file.write("#undef ENCODED\n")

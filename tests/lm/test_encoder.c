@@ -218,15 +218,47 @@ static void spoil(const char *model, const char *text, ptrdiff_t behind, uint32_
     free(bytes);
 }
 
+static void put_over(uint8_t *bytes, size_t count, const char *name, const char *other)
+{
+    memcpy(bytes + place_of(bytes, count, name, strlen(name)), other, strlen(other));
+}
+
 /* Under another name it is missing, or not known. */
 static void rename_in(const char *model, const char *name, const char *other, kiln_status status,
                       const char *part)
 {
     size_t count;
     uint8_t *bytes = model_bytes(model, &count);
-    memcpy(bytes + place_of(bytes, count, name, strlen(name)), other, strlen(other));
+    put_over(bytes, count, name, other);
     expect_load(bytes, count, status, part);
     free(bytes);
+}
+
+/* Words that have no token, where neither the key nor the usual piece says which one they are; a
+ * model that is not known is said before its tokenizer is. */
+static void rename_twice(void)
+{
+    static const struct {
+        const char *model, *names[2][2];
+        kiln_status status;
+        const char *part;
+    } cases[] = {
+        {"bert.gguf",
+         {{"tokenizer.ggml.unknown_token_id", "tokenizer.ggml.unwritten"}, {"[UNK]", "[UNX]"}},
+         KILN_INVALID_ARGUMENT,
+         "no token is for words that have none"},
+        {"roberta.gguf",
+         {{"roberta-bpe", "fortran-bpe"}, {"bert", "jina"}},
+         KILN_UNSUPPORTED,
+         "the architecture is \"jina\"; kiln knows"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t count;
+        uint8_t *bytes = model_bytes(cases[i].model, &count);
+        for (size_t k = 0; k < 2; k++)
+            put_over(bytes, count, cases[i].names[k][0], cases[i].names[k][1]);
+        expect_load(bytes, count, cases[i].status, cases[i].part);
+        free(bytes);
+    }
 }
 
 Test(encoder, files_refused)
@@ -253,7 +285,9 @@ Test(encoder, files_refused)
               "kiln knows no tensor \"other_kinds");
     rename_in("nomic-bert.gguf", "blk.1.attn_qkv.weight", "blk.1.attn_qkw", bad,
               "has no tensor \"blk.1.attn_q.weight\"");
-    rename_in("tiny.gguf", "gpt2", "bert", bad, "no token is for words that have none");
+    rename_in("tiny.gguf", "gpt2", "bert", unknown,
+              "the tokenizer is \"bert\", and kiln knows gpt2 and llama of models whose texts");
+    rename_twice();
     spoil("xlm-roberta.gguf", "tokenizer.ggml.scores", 8, 7, 4, bad, "");
     spoil("xlm-roberta.gguf", "tokenizer.ggml.scores", 16, 0x7fc00000, 4, bad,
           "the score of token 0 is no number");
@@ -265,6 +299,11 @@ Test(encoder, files_refused)
               "tokenizer.ggml.unwritten_token_", bad, "no token is for characters that have none");
     rename_in("xlm-roberta.gguf", "tokenizer.ggml.bos_token_id", "tokenizer.ggml.box_token_id", bad,
               "no token is for a text's beginning");
+    rename_in("roberta.gguf", "roberta-bpe", "fortran-bpe", unknown,
+              "the pre-tokenizer is \"fortran-bpe\"; kiln knows gpt-2");
+    rename_in("roberta.gguf", "tokenizer.ggml.merges", "tokenizer.ggml.verges", bad,
+              "key \"tokenizer.ggml.merges\" is missing");
+    spoil("roberta.gguf", "tokenizer.ggml.mask_token_id", 4, 5000, 4, bad, "no whole number");
 }
 
 /* Whatever a file says before its tensors' content, loading ends with an answer, and so does a
@@ -273,7 +312,8 @@ Test(encoder, files_refused)
 Test(encoder, mutations)
 {
     enum { FILES = 400, HEAD = 9000 };
-    static const char *const models[] = {"bert.gguf", "nomic-bert.gguf", "xlm-roberta.gguf"};
+    static const char *const models[] = {"bert.gguf", "nomic-bert.gguf", "xlm-roberta.gguf",
+                                         "roberta.gguf"};
     static const char *const texts[] = {"The sun is out, [MASK] caf\303\251 \377"};
     const unsigned long files =
         getenv("KILN_FUZZ_FILES") ? strtoul(getenv("KILN_FUZZ_FILES"), NULL, 10) : FILES;
@@ -285,7 +325,7 @@ Test(encoder, mutations)
         size_t count;
         kiln_lm *lm;
         kiln_lm_info info;
-        uint8_t *bytes = model_bytes(models[i % 3], &count);
+        uint8_t *bytes = model_bytes(models[i / 4 % 4], &count);
         for (unsigned long k = 0; k < 1 + i % 4; k++) {
             state = state * 1664525 + 1013904223;
             uint8_t *at = &bytes[(state >> 8) % HEAD];

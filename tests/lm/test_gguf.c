@@ -120,7 +120,7 @@ Test(gguf, another_end)
     struct kiln__gguf gguf;
     struct kiln__tokenizer tokenizer = {0};
     expect_ok(kiln__gguf_read("a file", bytes, count, &gguf));
-    expect_ok(kiln__tokenizer_read(&gguf, &tokenizer));
+    expect_ok(kiln__tokenizer_read(&gguf, false, &tokenizer));
     cr_expect(tokenizer.end == 2 && tokenizer.ends[2]);
     kiln__tokenizer_free(&tokenizer);
     kiln__gguf_free(&gguf);
@@ -156,7 +156,7 @@ static kiln_status shape_with(const char *model, const char *name, uint32_t type
     uint8_t *bytes = with_key(model, name, type, value, size, &count);
     struct kiln__gguf gguf;
     expect_ok(kiln__gguf_read("a file", bytes, count, &gguf));
-    const kiln_status status = kiln__lm_shape_read(&gguf, 400, shape);
+    const kiln_status status = kiln__lm_shape_read(&gguf, shape);
     kiln__gguf_free(&gguf);
     free(bytes);
     return status;
@@ -258,12 +258,12 @@ static void mutate(uint8_t *bytes, size_t count)
             }
             struct kiln__tokenizer tokenizer = {0};
             struct kiln__lm_shape shape;
-            if (!kiln__tokenizer_read(&gguf, &tokenizer)) {
+            if (!kiln__tokenizer_read(&gguf, false, &tokenizer)) {
                 struct kiln__tokens tokens = {0};
                 const struct kiln__reading reading = {"the sun", 7, true, NULL};
                 cr_assert(kiln__tokenizer_encode(&tokenizer, &reading, &tokens));
                 free(tokens.numbers);
-                if (kiln__lm_shape_read(&gguf, 400, &shape))
+                if (kiln__lm_shape_read(&gguf, &shape))
                     cr_assert_neq(*kiln_last_error(), 0);
             }
             kiln__tokenizer_free(&tokenizer);

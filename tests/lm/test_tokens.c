@@ -19,7 +19,7 @@ static void open_tokenizer(void)
 {
     file = tiny_bytes(&file_bytes);
     expect_ok(kiln__gguf_read("a file", file, file_bytes, &gguf));
-    expect_ok(kiln__tokenizer_read(&gguf, &tokenizer));
+    expect_ok(kiln__tokenizer_read(&gguf, false, &tokenizer));
 }
 
 static void close_tokenizer(void)
@@ -92,7 +92,7 @@ static void open_model(const char *name, struct model *model)
     size_t count;
     model->bytes = model_bytes(name, &count);
     expect_ok(kiln__gguf_read(name, model->bytes, count, &model->gguf));
-    expect_ok(kiln__tokenizer_read(&model->gguf, &model->tokenizer));
+    expect_ok(kiln__tokenizer_read(&model->gguf, false, &model->tokenizer));
 }
 
 static void close_model(struct model *model)
@@ -210,7 +210,7 @@ static void spoil(const char *text, size_t behind, char value, kiln_status statu
     const uint8_t before = file[at];
     struct kiln__tokenizer spoilt = {0};
     file[at] = (uint8_t)value;
-    expect_error_part(kiln__tokenizer_read(&gguf, &spoilt), status, part);
+    expect_error_part(kiln__tokenizer_read(&gguf, false, &spoilt), status, part);
     kiln__tokenizer_free(&spoilt);
     file[at] = before;
 }
@@ -225,4 +225,15 @@ Test(tokens, refused)
           "\"tokenizer.ggml.eos_token_id\" is no whole number from 0 to 399");
     spoil("tokenizer.ggml.merges", 16 + 8, '~', KILN_INVALID_ARGUMENT,
           "is no pair of tokens that makes a token");
+}
+
+Test(tokens, of_no_encoder)
+{
+    struct model model = {.bytes = NULL};
+    open_model("gemma3.gguf", &model);
+    struct kiln__tokenizer refused = {0};
+    expect_error_part(kiln__tokenizer_read(&model.gguf, true, &refused), KILN_UNSUPPORTED,
+                      "the tokenizer is \"llama\", and kiln knows gpt2, bert and t5 of encoders");
+    kiln__tokenizer_free(&refused);
+    close_model(&model);
 }
