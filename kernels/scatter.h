@@ -39,3 +39,6 @@ static inline TYPE scatter_max(TYPE a, TYPE b)
 #define OPERAND_B_TYPE INDEX
 #define ROW(j) indices[j]
 #endif
+
+/* The row that index j leads to; a negative one is too large. */
+#define ROW_OF(j) (ulong)(long)ROW(j)

@@ -67,7 +67,7 @@ void scatter_atomic(global const OPERAND_A_TYPE *restrict values, const long val
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
     for (long j = get_global_id(0); j < count; j += get_global_size(0)) {
-        const ulong row = (ulong)(long)ROW(j); /* a negative one is too large */
+        const ulong row = ROW_OF(j);
         if (row >= (ulong)extent)
             continue;
 #if ROWS

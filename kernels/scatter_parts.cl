@@ -37,7 +37,7 @@ kernel void scatter_part(global const OPERAND_A_TYPE *restrict values, const lon
     for (long d = 0; d < extent; d++)
         sums[d] = 0;
     for (long j = from; j < to; j++) {
-        const ulong row = (ulong)(long)ROW(j); /* a negative one is too large */
+        const ulong row = ROW_OF(j);
         if (row < (ulong)extent)
             sums[row] += VALUE(j);
     }

@@ -47,7 +47,7 @@ void scatter_keys(global const OPERAND_B_TYPE *restrict indices, const long indi
     indices += indices_offset;
     keys += keys_offset;
     for (long j = get_global_id(0); j < count; j += get_global_size(0)) {
-        const ulong row = (ulong)(long)ROW(j); /* a negative one is too large */
+        const ulong row = ROW_OF(j);
         keys[j] = min(row, (ulong)extent) << 32 | (ulong)j;
     }
 }

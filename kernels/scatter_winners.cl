@@ -33,7 +33,6 @@
 
 #include "scatter.h"
 
-#define ROW_OF(j) (ulong)(long)ROW(j) /* a negative one is too large */
 #ifdef BY_ROWS
 #define VISITS extent
 #define VISITED(n) (ulong)(n)
