@@ -132,10 +132,18 @@ void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
                              const struct kiln__product *product, const struct kiln__matrix *sums,
                              int64_t splits);
 
-/* Whether its lines, and where it begins, are multiples of four elements. */
-static inline bool kiln__matrix_by_fours(const struct kiln__matrix *matrix)
+/* Whether its lines, and where it begins, are multiples of so many elements. */
+static inline bool kiln__matrix_by(const struct kiln__matrix *matrix, int64_t elements)
 {
-    return matrix->offset % 4 == 0 && kiln__matrix_lead(matrix) % 4 == 0 && matrix->batch % 4 == 0;
+    return matrix->offset % elements == 0 && kiln__matrix_lead(matrix) % elements == 0 &&
+           matrix->batch % elements == 0;
+}
+
+/* Whether a kernel may copy so many elements at once, as they are stored. */
+static inline bool kiln__matrix_copies(const struct kiln__matrix *matrix, kiln_type type,
+                                       int64_t elements)
+{
+    return matrix->stored == type && matrix->plain_load && kiln__matrix_by(matrix, elements);
 }
 
 /* Append `count` integers. */

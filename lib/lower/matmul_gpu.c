@@ -179,7 +179,7 @@ void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
                              int64_t splits)
 {
     const struct kiln__matrix *c = &product->c;
-    bool aligned = !plan->options.shared && product->n % 4 == 0 && kiln__matrix_by_fours(c);
+    bool aligned = !plan->options.shared && product->n % 4 == 0 && kiln__matrix_by(c, 4);
     const int64_t wide = kiln__div_up(kiln__div_up(product->n, 4), SUM_X);
     const int64_t high = kiln__div_up(product->m, SUM_Y);
     const struct kiln_device_info *info = &product->device->info;
@@ -260,8 +260,8 @@ static bool is_aligned(const struct kiln__plan *plan, const struct kiln__product
 {
     bool along = product->a.column == 1 || product->b.column != 1;
     return !plan->options.shared &&
-           (im2col ? im2col_by_fours(im2col) : kiln__matrix_by_fours(&product->a)) &&
-           kiln__matrix_by_fours(&product->b) && kiln__matrix_by_fours(c) && product->n % 4 == 0 &&
+           (im2col ? im2col_by_fours(im2col) : kiln__matrix_by(&product->a, 4)) &&
+           kiln__matrix_by(&product->b, 4) && kiln__matrix_by(c, 4) && product->n % 4 == 0 &&
            (product->a.column == 1 || product->m % 4 == 0) && (!along || product->k % 4 == 0);
 }
 

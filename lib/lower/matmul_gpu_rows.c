@@ -109,8 +109,8 @@ static void lower_rows(struct kiln__plan *plan, uint32_t group, const void *work
         splits == 1 ? product->k : kiln__div_up(kiln__div_up(product->k, splits), 4) * 4;
     splits = kiln__div_up(product->k, depth);
     struct kiln__matrix c = splits > 1 ? kiln__product_split_k(plan, product, splits) : product->c;
-    bool aligned = !plan->options.shared && kiln__matrix_by_fours(&product->a) &&
-                   kiln__matrix_by_fours(&product->b) && product->k % 4 == 0 &&
+    bool aligned = !plan->options.shared && kiln__matrix_by(&product->a, 4) &&
+                   kiln__matrix_by(&product->b, 4) && product->k % 4 == 0 &&
                    (along || sides.many_count % 4 == 0);
     struct kiln__launch launch = kiln__product_launch(
         group, "matmul_gpu_rows", along ? "matmul_gpu_along" : "matmul_gpu_across");
@@ -158,8 +158,7 @@ const struct kiln__lowering kiln__matmul_rows = {
 
 static bool lies_by_eights(const struct kiln__matrix *side, kiln_type type)
 {
-    return side->stored == type && side->plain_load && runs_along(side) &&
-           side->offset % EIGHT == 0 && side->row % EIGHT == 0 && side->batch % EIGHT == 0;
+    return runs_along(side) && kiln__matrix_copies(side, type, EIGHT);
 }
 
 static bool are_narrow(const struct sides *sides)

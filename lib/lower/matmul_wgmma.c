@@ -92,10 +92,8 @@ static bool is_transposed(const struct kiln__matrix *matrix)
  * be lines across k. */
 static bool lies_right(const struct kind *kind, const struct kiln__matrix *matrix, bool along)
 {
-    const int64_t chunk = 16 / kind->bytes, lead = kiln__matrix_lead(matrix);
-    return matrix->stored == kind->stored && matrix->plain_load && kind->parts == 1 &&
-           matrix->offset % chunk == 0 && lead % chunk == 0 && matrix->batch % chunk == 0 &&
-           lead > 0 && (kind->bytes == 2 || along);
+    return kind->parts == 1 && kiln__matrix_copies(matrix, kind->stored, 16 / kind->bytes) &&
+           kiln__matrix_lead(matrix) > 0 && (kind->bytes == 2 || along);
 }
 
 static bool a_lies_right(const struct kind *kind, const struct kiln__product *product)
@@ -365,7 +363,7 @@ static struct kiln__matrix matmul_wgmma_pack(struct kiln__plan *plan, uint32_t g
     packed.column = operand->operand ? lead : 1;
     struct kiln__launch launch =
         kiln__product_launch(group, "matmul_wgmma_pack", "matmul_wgmma_pack");
-    bool aligned = kiln__matrix_by_fours(operand) && (column == 1 ? product->k : lines) % 4 == 0;
+    bool aligned = kiln__matrix_by(operand, 4) && (column == 1 ? product->k : lines) % 4 == 0;
     struct kiln__extras extras = {.a = operand, .vector = 4, .aligned = aligned};
     snprintf(launch.options, sizeof launch.options, "-DBYTES=%d -DPARTS=%d -DALIGNED=%d",
              kind->bytes, kind->parts, aligned);
@@ -415,7 +413,7 @@ static void add_product(struct kiln__plan *plan, uint32_t group,
     const struct kind *kind = way.kind;
     const struct tiling *tiling = way.tiling;
     const struct engine *engine = way.engine;
-    bool aligned = kiln__matrix_by_fours(c), sums = c->slot != KILN__NO_SLOT;
+    bool aligned = kiln__matrix_by(c, 4), sums = c->slot != KILN__NO_SLOT;
     int64_t tiles = tiles_of(product, tiling) * way.splits;
     int64_t cores = product->device->info.compute_units;
     int64_t groups = engine->lasts && tiles > cores ? cores : tiles;
