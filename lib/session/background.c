@@ -46,9 +46,11 @@
 
 #define MOST_WORKERS 8
 
-/* A launch that is done as a phase saves PoCL some 1.5 us, and a GPU's host about as much. A second
- * or two of compiling, which nobody waits for, begins once that many runs would have saved this. */
+/* A launch that is done as a phase saves PoCL some 1.5 us, and a GPU's host what it takes to
+ * enqueue it. A second or two of compiling, which nobody waits for, begins once that many runs
+ * would have saved this. */
 #define SAVED_NS 1500
+#define SAVED_GPU_NS 5500
 #define PAYS_NS (50 * (uint64_t)KILN__MS)
 
 struct search {
@@ -310,7 +312,8 @@ enum kiln__background_due kiln__background_count(struct kiln__background *backgr
 /* After how many runs what joins the launches would have saved enough. */
 static uint64_t count_paying(const struct kiln__plan *joined)
 {
-    const uint64_t saved = SAVED_NS * (joined->launches.count - kiln__plan_enqueued(joined));
+    const uint64_t each = joined->options.device->traits->chunked ? SAVED_NS : SAVED_GPU_NS;
+    const uint64_t saved = each * (joined->launches.count - kiln__plan_enqueued(joined));
     return (PAYS_NS + saved - 1) / saved;
 }
 
