@@ -173,8 +173,13 @@ void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__laun
 void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch *launch,
                         struct kiln__text *text)
 {
+    struct kiln__packing packing;
     if (kiln__launch_has_text(launch))
         emit_text(plan, launch, true, false, text);
     if (launch->source == KILN__SOURCE_TEMPLATE || launch->source == KILN__SOURCE_CLBLAST)
         kiln__text_add(text, "/* kernels/%s.cl %s */\n", launch->file, launch->options);
+    if (kiln__packing_of(plan, launch, &packing))
+        kiln__text_add(text,
+                       "/* takes %u memories and %u vectors of numbers for these parameters */\n",
+                       packing.memories, packing.vectors);
 }
