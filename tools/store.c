@@ -91,14 +91,37 @@ static bool is_present(struct worker *worker, const struct kiln__key *key)
     return present;
 }
 
-/* PoCL compiles the variants that are named when it is asked for a binary: no launch is needed. */
+/* PoCL compiles the variants that are named when it is asked for a binary: no launch is needed.
+ * NULL: it failed. */
+static cl_program build(struct worker *worker, const struct kiln__compile_job *job)
+{
+    cl_program program = NULL;
+    if (!setenv("POCL_BINARY_SPECIALIZE_WG", job->variants, 1))
+        kiln__build_source(worker->context, &worker->device, job->source, job->options, job->kernel,
+                           &program, NULL);
+    return program;
+}
+
+/* For the driver's own cache alone, which the asker shares. */
+static enum kiln__compile_outcome build_quick(struct worker *worker,
+                                              const struct kiln__compile_job *job)
+{
+    void *binary = NULL;
+    size_t length;
+    cl_program program = build(worker, job);
+    if (!program)
+        return KILN__JOB_FAILED;
+    const cl_int code = kiln__build_fetch(program, &worker->device, &binary, &length);
+    clReleaseProgram(program);
+    free(binary);
+    return code ? KILN__JOB_FAILED : KILN__JOB_PRESENT;
+}
+
 static enum kiln__compile_outcome
 store_new(struct worker *worker, const struct kiln__compile_job *job, const struct kiln__key *key)
 {
-    cl_program program;
-    if (setenv("POCL_BINARY_SPECIALIZE_WG", job->variants, 1) ||
-        kiln__build_source(worker->context, &worker->device, job->source, job->options, job->kernel,
-                           &program, NULL))
+    cl_program program = build(worker, job);
+    if (!program)
         return KILN__JOB_FAILED;
     bool kept = kiln__store_entry_binary(worker->store, &worker->device, program, key, job->kernel);
     clReleaseProgram(program);
@@ -115,6 +138,8 @@ static enum kiln__compile_outcome run(struct worker *worker, const struct kiln__
 {
     struct kiln__key key;
     begin_job(worker);
+    if (kiln__program_is_quick(&worker->device, job->options))
+        return build_quick(worker, job);
     if (!kiln__key_make(&worker->shared, job->options, job->source, &key))
         return KILN__JOB_FAILED;
     enum kiln__compile_outcome outcome =

@@ -19,7 +19,8 @@
 enum kiln__compile_outcome {
     KILN__JOB_OPEN, /* not known yet; or its worker ended in the middle */
     KILN__JOB_STORED,
-    KILN__JOB_PRESENT, /* another process was faster */
+    KILN__JOB_PRESENT, /* another process was faster; or it is a quick one, which the driver's own
+                          cache has from now on and kiln's never */
     KILN__JOB_FAILED
 };
 

@@ -7,6 +7,9 @@
  * driver's own cache, fetch the binary and store it. They also help where a driver compiles in one
  * thread of a process at a time, and who does not want to wait.
  *
+ * Of a quick kernel (kiln__program_is_quick()) nothing is stored. It is compiled into the driver's
+ * own cache, where the process that asked finds what it has not compiled itself by then.
+ *
  * Workers share one queue of jobs (programs/compile_queue.h) and one socket, on which each says by
  * a byte that it has begun or a job is done. They need nothing of the process that asked, and go on
  * if that one ends or stops listening. If all have ended before the last job was begun, and any had

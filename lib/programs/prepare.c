@@ -87,7 +87,7 @@ void kiln__programs_find_missing(struct kiln__programs *programs,
 {
     *missing = (struct kiln__missing){calloc(count + 1, sizeof *missing->items), 0};
     for (size_t i = 0; missing->items && i < count; i++)
-        if (!kiln__program_is_quick(programs, specs[i].options) &&
+        if (!kiln__program_is_quick(&programs->device, specs[i].options) &&
             !kiln__programs_has(programs, specs[i].name, specs[i].name_length) &&
             !is_on_disk(programs, &specs[i]))
             missing->items[missing->count++] = &specs[i];

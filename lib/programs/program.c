@@ -178,7 +178,8 @@ static void plan_storing(struct kiln__program *program, const char *options, con
 {
     struct kiln__programs *programs = program->owner;
     bool late = programs->device.traits->late_binary;
-    bool stores = kiln__store_writes(programs->store) && !kiln__program_is_quick(programs, options);
+    bool stores =
+        kiln__store_writes(programs->store) && !kiln__program_is_quick(&programs->device, options);
     if (!stores || late)
         release_lock(program);
     if (!stores)
@@ -235,9 +236,9 @@ void kiln__program_options(const struct kiln__programs *programs, const char *ow
     kiln__text_add(options, "%s %s", of_device ? of_device : "", own ? own : "");
 }
 
-bool kiln__program_is_quick(const struct kiln__programs *programs, const char *options)
+bool kiln__program_is_quick(const struct kiln__device *device, const char *options)
 {
-    const char *quick = programs->device.traits->quick_options;
+    const char *quick = device->traits->quick_options;
     return quick && options && strstr(options, quick);
 }
 
@@ -252,7 +253,7 @@ kiln_status kiln__program_load(struct kiln__program *program,
         !kiln__key_make(&programs->shared_key, options.data, request->source, &program->key))
         status = kiln__fail(&program->error, KILN_OUT_OF_HOST_MEMORY,
                             "no memory for the key of kernel %s", request->kernel);
-    else if (kiln__program_is_quick(programs, options.data))
+    else if (kiln__program_is_quick(&programs->device, options.data))
         status = compile(program, options.data, request);
     else if (!load(program, options.data))
         status = programs->compile == KILN_COMPILE_NEVER ? program_refuse(program)

@@ -79,6 +79,10 @@ struct kiln__program_spec {
     const size_t *global, *local;
 };
 
+/* Whether a program of these options only serves until the same text is compiled with more care: it
+ * is not worth storing. */
+bool kiln__program_is_quick(const struct kiln__device *device, const char *options);
+
 /* The specs that neither memory nor the disk cache has; without memory none. Owner of `items`: the
  * caller, free(). */
 struct kiln__missing {

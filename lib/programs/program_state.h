@@ -91,10 +91,6 @@ void kiln__program_free(struct kiln__program *program);
 void kiln__program_options(const struct kiln__programs *programs, const char *own,
                            struct kiln__text *options);
 
-/* Whether it only serves until the same text is compiled with more care: it is not worth storing.
- */
-bool kiln__program_is_quick(const struct kiln__programs *programs, const char *options);
-
 /* What PoCL calls the variant that a launch takes: there is one for each local size, and for grids
  * below and from 65,535 on. */
 void kiln__program_variants(unsigned dimensions, const size_t *global, const size_t *local,

@@ -6,6 +6,7 @@
  * Where a driver can compile without optimising (quick_options), which takes a fourth of the time,
  * the second plan is the same with its missing kernels compiled so. Contraction is off in all of
  * kiln's texts and nothing else that a compiler may do changes a float: results have the same bits.
+ * The workers begin with a share of those quick kernels, by way of the driver's own cache.
  *
  * Elsewhere it has the generic kernel, which is off unless asked for: that adds in another order,
  * so that a result's last bits may change once. There batch-invariant graphs wait for their
@@ -45,6 +46,10 @@
 #define MOST_QUICK_STEPS 5e8
 
 #define MOST_WORKERS 8
+
+/* Fewer quick kernels are compiled by the batch's own thread before a worker has the first one:
+ * both begin by reading the driver's library, and the worker's process begins later. */
+#define FEWEST_SHARED 8
 
 /* A launch that is done as a phase saves PoCL some 1.5 us, and a GPU's host what it takes to
  * enqueue it. A second or two of compiling, which nobody waits for, begins once that many runs
@@ -257,6 +262,41 @@ static unsigned count_workers(size_t jobs)
     return (unsigned)(workers < MOST_WORKERS ? workers : MOST_WORKERS);
 }
 
+/* Of the second plan's quick kernels the workers' share goes to `jobs` first: each worker compiles
+ * as many as the batch's own thread. That one builds and launches from the first on, hence theirs
+ * are the last, in reverse order. What is compiled twice where they meet costs a moment. */
+static void add_quick_jobs(const struct search *search, const struct kiln__program_specs *quick,
+                           unsigned workers, struct kiln__missing *jobs)
+{
+    const struct kiln__device *device = &search->runtime->device;
+    size_t count = 0;
+    for (size_t i = 0; i < quick->count; i++)
+        count += kiln__program_is_quick(device, quick->items[i].options);
+    const size_t share = count < FEWEST_SHARED ? 0 : count * workers / (workers + 1);
+    for (size_t i = quick->count; i-- > 0 && jobs->count < share;)
+        if (kiln__program_is_quick(device, quick->items[i].options))
+            jobs->items[jobs->count++] = &quick->items[i];
+}
+
+static void start_workers(const struct search *search, struct kiln__background *background)
+{
+    struct kiln__programs *programs = search->runtime->programs;
+    const unsigned workers = count_workers(search->missing.count);
+    struct kiln__program_specs quick = {0};
+    struct kiln__missing jobs = {0};
+    if (kiln__program_specs_list(programs, &background->plan, KILN__KERNELS_JOINED, true, &quick))
+        jobs.items = calloc(quick.count + search->missing.count + 1, sizeof *jobs.items);
+    if (jobs.items) {
+        add_quick_jobs(search, &quick, workers, &jobs);
+        for (size_t i = 0; i < search->missing.count; i++)
+            jobs.items[jobs.count++] = search->missing.items[i];
+    }
+    kiln__compile_workers_start_specs(&background->workers, programs,
+                                      jobs.items ? &jobs : &search->missing, workers, true);
+    free(jobs.items);
+    kiln__program_specs_free(&quick);
+}
+
 static struct kiln__background *background_begin(struct search *search,
                                                  const struct kiln__graph *graph)
 {
@@ -273,8 +313,7 @@ static struct kiln__background *background_begin(struct search *search,
         quick ? begin_quick(search) : begin_generic(search, graph);
     if (!background)
         return NULL;
-    kiln__compile_workers_start_specs(&background->workers, programs, &search->missing,
-                                      count_workers(search->missing.count), true);
+    start_workers(search, background);
     background->state = KILN__BACKGROUND_COMPILES;
     KILN__LOG(KILN__LOG_INFO,
               "%zu kernels are compiled in the background of a batch that runs %s until then",

@@ -268,6 +268,71 @@ Test(quick, slow_a_batch_changes_to_its_own_kernels_and_no_other_is_stored, .tim
     fake_end();
 }
 
+/* What the workers of a batch have been asked for, from the first job on. */
+static size_t count_quick_jobs(const struct work *work)
+{
+    const struct kiln__background *background =
+        work->batch->lease.entry->background[KILN__TIER_BASELINE];
+    const struct kiln__compile_jobs *jobs = &background->workers.jobs;
+    const char *quick = work->context->runtime.device.traits->quick_options;
+    size_t count = 0;
+    while (count < jobs->texts.count &&
+           strstr(jobs->texts.items[count].program.data + sizeof(size_t), quick))
+        count++;
+    for (size_t i = count; i < jobs->texts.count; i++)
+        cr_expect_null(strstr(jobs->texts.items[i].program.data + sizeof(size_t), quick));
+    return count;
+}
+
+/* The options, behind their length. */
+static bool has_source_of(const struct kiln__compile_text *job, const struct kiln__compile_text *of)
+{
+    const char *one = job->program.data + sizeof(size_t),
+               *other = of->program.data + sizeof(size_t);
+    one += strlen(one) + 1 + sizeof(size_t);
+    other += strlen(other) + 1 + sizeof(size_t);
+    return !strcmp(one, other);
+}
+
+/* Each worker has as many of them as this process, the last first, and then all that is to be
+ * stored. */
+Test(quick, workers_begin_with_their_share, .timeout = 600)
+{
+    fake_store_held(NULL);
+    kiln_context *context = make_context(KILN_COMPILE_QUICK, NULL);
+    struct work *work = begin_layers(context);
+    run_work(work);
+    const struct kiln__compile_workers *workers =
+        &work->batch->lease.entry->background[KILN__TIER_BASELINE]->workers;
+    const struct kiln__compile_text *jobs = workers->jobs.texts.items;
+    const size_t count = workers->jobs.texts.count, quick = count_quick_jobs(work);
+    const size_t compiled = (size_t)stats_of(context).kernels_compiled;
+    cr_expect_eq(quick, compiled * workers->count / (workers->count + 1));
+    cr_expect_eq(count, quick + compiled);
+    for (size_t i = 0; i < quick; i++)
+        cr_expect(has_source_of(&jobs[i], &jobs[count - 1 - i]), "job %zu", i);
+    end_work(work);
+    fake_store_let_go();
+    close_context(context);
+    fake_end();
+}
+
+/* This process is as soon done with them. */
+Test(quick, few_are_not_shared, .timeout = 600)
+{
+    fake_store_held(NULL);
+    kiln_context *context = make_context(KILN_COMPILE_QUICK, NULL);
+    struct work *work = begin_on(context);
+    record_layer(work, sizes[1]);
+    run_work(work);
+    cr_expect_geq(count_quick(work), 3u);
+    cr_expect_eq(count_quick_jobs(work), 0u);
+    end_work(work);
+    fake_store_let_go();
+    close_context(context);
+    fake_end();
+}
+
 /* Bits do not change: there is nothing to wait for. */
 Test(quick, a_batch_invariant_batch_runs_so, .timeout = 600)
 {

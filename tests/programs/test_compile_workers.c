@@ -170,6 +170,86 @@ Test(compile_workers, they_share_what_is_to_be_stored)
     stop_here(&workers);
 }
 
+/* Of `source`, and then one that is stored. */
+static void run_quick(struct kiln__compile_workers *workers, const char *source)
+{
+    struct kiln__text options = {0};
+    *workers = (struct kiln__compile_workers){.programs = NULL};
+    kiln__program_options(here.programs, here.device.traits->quick_options, &options);
+    kiln__compile_jobs_add(&workers->jobs, &(struct kiln__compile_job){options.data, source, "q",
+                                                                       "1-1-1-goffs0-smallgrid"});
+    kiln__compile_jobs_add(&workers->jobs, &jobs[1]);
+    kiln__text_free(&options);
+    cr_assert(kiln__compile_workers_start(workers, here.programs, 1, true));
+    await_end(workers);
+    cr_expect_eq(kiln__compile_workers_outcome(workers, 1), KILN__JOB_STORED);
+    cr_expect_eq(workers->stored, 1u);
+    cr_expect_eq(fill_files(".bin"), 1);
+}
+
+/* Its launch finds compiled what is in the driver's cache, under the name that it looks for. */
+static int count_compiled(void)
+{
+    char command[400], *end;
+    char counted[16] = "";
+    snprintf(command, sizeof command, "find '%s' -path '*/q/1-1-1-goffs0-smallgrid/q.so' | wc -l",
+             getenv("POCL_CACHE_DIR"));
+    FILE *found = popen(command, "r");
+    cr_assert(found && fgets(counted, sizeof counted, found));
+    pclose(found);
+    return (int)strtol(counted, &end, 10);
+}
+
+static void launch_quick(const char *source)
+{
+    struct kiln__text options = {0};
+    struct kiln__program *program;
+    struct kiln__error error = {0};
+    cl_int code, value = 0;
+    kiln__text_add(&options, "%s", here.device.traits->quick_options);
+    cr_assert_eq(
+        kiln__programs_get(here.programs, "q", 1, source, options.data, "q", &program, &error),
+        KILN_OK, "%s", error.text);
+    kiln__text_free(&options);
+    cl_kernel kernel = clCreateKernel(program->cl, "q", &code);
+    cr_assert_eq(code, CL_SUCCESS);
+    cl_mem x = clCreateBuffer(here.context, CL_MEM_READ_WRITE, sizeof value, NULL, NULL);
+    clSetKernelArg(kernel, 0, sizeof x, &x);
+    cr_expect_eq(clEnqueueNDRangeKernel(here.queue, kernel, 1, NULL, (size_t[]){1}, (size_t[]){1},
+                                        0, NULL, NULL),
+                 CL_SUCCESS);
+    clEnqueueReadBuffer(here.queue, x, CL_TRUE, 0, sizeof value, &value, 0, NULL, NULL);
+    cr_expect_eq(value, 1);
+    clReleaseMemObject(x);
+    clReleaseKernel(kernel);
+}
+
+Test(compile_workers, a_quick_kernel_is_left_to_the_driver_and_not_stored)
+{
+    struct kiln__compile_workers workers;
+    start_here();
+    if (!here.device.traits->quick_options)
+        cr_skip("this device's kernels are compiled in one way");
+    run_quick(&workers, SOURCE("q"));
+    cr_expect_eq(kiln__compile_workers_outcome(&workers, 0), KILN__JOB_PRESENT);
+    cr_expect_eq(count_compiled(), 1);
+    launch_quick(SOURCE("q"));
+    cr_expect_eq(count_compiled(), 1);
+    stop_here(&workers);
+}
+
+Test(compile_workers, a_quick_kernel_that_fails_keeps_no_other_back)
+{
+    struct kiln__compile_workers workers;
+    start_here();
+    if (!here.device.traits->quick_options)
+        cr_skip("this device's kernels are compiled in one way");
+    run_quick(&workers, "__kernel void q(");
+    cr_expect_eq(kiln__compile_workers_outcome(&workers, 0), KILN__JOB_FAILED);
+    cr_expect_eq(count_compiled(), 0);
+    stop_here(&workers);
+}
+
 /* kiln-store takes a job and is killed, the first time or each time. */
 static void fake_death(bool always)
 {
