@@ -179,7 +179,6 @@ void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch
     if (launch->source == KILN__SOURCE_TEMPLATE || launch->source == KILN__SOURCE_CLBLAST)
         kiln__text_add(text, "/* kernels/%s.cl %s */\n", launch->file, launch->options);
     if (kiln__packing_of(plan, launch, &packing))
-        kiln__text_add(text,
-                       "/* takes %u memories and %u vectors of numbers for these parameters */\n",
-                       packing.memories, packing.vectors);
+        kiln__text_add(text, "/* packed: %u of memory, %u long16 of numbers */\n", packing.memories,
+                       packing.vectors);
 }

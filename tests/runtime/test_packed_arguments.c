@@ -89,7 +89,7 @@ static void compute(kiln_context *context, size_t i, float *result)
     kiln_tensor inputs[2];
     kiln_batch *batch = kiln_batch_create(context);
     expect_ok(kiln_read(batch, record(batch, i, inputs), result, ELEMENTS * sizeof *result));
-    cr_expect_eq(explains(batch, "vectors of numbers for these parameters"),
+    cr_expect_eq(explains(batch, "long16 of numbers"),
                  context->runtime.device.traits->dear_arguments);
     run_batch(batch);
     run_batch(batch);
