@@ -64,8 +64,8 @@ static void name_custom(const struct kiln__plan *plan, const struct kiln__launch
     kiln__text_add(name, "custom %d %s", launch->variant.level_80, custom->text);
 }
 
-void kiln__codegen_part_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
-                             struct kiln__text *name)
+void kiln__codegen_phase_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                              struct kiln__text *name)
 {
     if (launch->phases.count) {
         kiln__joined_name(plan, launch, name);
@@ -88,7 +88,7 @@ void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch
                         bool checked, struct kiln__text *name)
 {
     struct kiln__packing packing;
-    kiln__codegen_part_name(plan, launch, name);
+    kiln__codegen_phase_name(plan, launch, name);
     if (checked)
         kiln__text_add(name, " checked");
     else if (kiln__packing_of(plan, launch, &packing))
@@ -155,8 +155,8 @@ static void write_source(const struct kiln__plan *plan, const struct kiln__launc
     kiln__text_add_bytes(source, file, file ? strlen(file) : 0);
 }
 
-void kiln__codegen_part(const struct kiln__plan *plan, const struct kiln__launch *launch,
-                        struct kiln__text *source)
+void kiln__codegen_phase(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                         struct kiln__text *source)
 {
     write_source(plan, launch, false, source);
 }

@@ -23,12 +23,12 @@ bool kiln__codegen_is_checked(const struct kiln__launch *launch);
 void kiln__codegen_source(const struct kiln__plan *plan, const struct kiln__launch *launch,
                           bool checked, struct kiln__text *source);
 
-/* Name and text of a launch whose kernel is a part of another one's: a parameter for each argument.
- */
-void kiln__codegen_part_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
-                             struct kiln__text *name);
-void kiln__codegen_part(const struct kiln__plan *plan, const struct kiln__launch *launch,
-                        struct kiln__text *source);
+/* Name and text of a launch as a phase of another one: its kernel has a parameter for each
+ * argument, whatever a program of its own would have. */
+void kiln__codegen_phase_name(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                              struct kiln__text *name);
+void kiln__codegen_phase(const struct kiln__plan *plan, const struct kiln__launch *launch,
+                         struct kiln__text *source);
 
 /* The same for people: library texts are named instead of repeated. */
 void kiln__codegen_show(const struct kiln__plan *plan, const struct kiln__launch *launch,

@@ -316,17 +316,14 @@ static void add_number(struct kiln__launch *joined, int64_t number)
 static void add_argument(const struct kiln__plan *plan, struct kiln__launch *joined,
                          const struct kiln__launch *phase, const struct kiln__argument *argument)
 {
-    int32_t bits;
+    const uint64_t bits = (uint64_t)kiln__argument_bits(argument);
     if (argument->kind == KILN__ARGUMENT_MEMORY) {
         add_number(joined, (int64_t)find_memory(plan, joined, argument->slot));
-    } else if (argument->kind == KILN__ARGUMENT_F32) {
-        memcpy(&bits, &argument->real, sizeof bits);
-        add_number(joined, bits);
-    } else {
-        add_number(joined, (int32_t)(uint32_t)(uint64_t)argument->integer);
-        if (kiln__phase_is_long(phase, argument))
-            add_number(joined, (int32_t)(uint32_t)((uint64_t)argument->integer >> 32));
+        return;
     }
+    add_number(joined, (int32_t)(uint32_t)bits);
+    if (kiln__phase_is_long(phase, argument))
+        add_number(joined, (int32_t)(uint32_t)(bits >> 32));
 }
 
 static void add_record(const struct kiln__plan *plan, struct kiln__launch *joined,

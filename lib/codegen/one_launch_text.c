@@ -29,7 +29,7 @@ bool kiln__phase_is_long(const struct kiln__launch *phase, const struct kiln__ar
 
 void kiln__phase_name(const struct kiln__plan *plan, uint32_t launch, struct kiln__text *name)
 {
-    kiln__codegen_part_name(plan, &plan->launches.items[launch], name);
+    kiln__codegen_phase_name(plan, &plan->launches.items[launch], name);
     kiln__text_add(name, " %s", plan->launches.items[launch].kernel);
 }
 
@@ -51,7 +51,7 @@ static void write_function(const struct kiln__plan *plan, const struct kiln__lau
                            uint32_t number, struct kiln__text *source)
 {
     struct kiln__text own = {0};
-    kiln__codegen_part(plan, phase, &own);
+    kiln__codegen_phase(plan, phase, &own);
     source->failed = source->failed || own.failed;
     if (own.data && !own.failed)
         kiln__phase_text(own.data, phase->options, number,

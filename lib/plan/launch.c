@@ -30,6 +30,13 @@ void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argumen
     launch_add(launch, argument);
 }
 
+int64_t kiln__argument_bits(const struct kiln__argument *argument)
+{
+    int32_t bits;
+    memcpy(&bits, &argument->real, sizeof bits);
+    return argument->kind == KILN__ARGUMENT_F32 ? bits : argument->integer;
+}
+
 struct kiln__phrase kiln__argument_name(const struct kiln__argument *argument)
 {
     const char *form = argument->name ? argument->name : "", *hash = strchr(form, '#');

@@ -201,6 +201,9 @@ void kiln__launch_i32(struct kiln__launch *launch, int64_t value);
 void kiln__launch_f32(struct kiln__launch *launch, float value);
 void kiln__launch_table(struct kiln__launch *launch);
 
+/* A number's bits as an integer; a float's are the lower half. */
+int64_t kiln__argument_bits(const struct kiln__argument *argument);
+
 /* Append an argument that a generated text declares under a name, which is static: "s#_#" with the
  * numbers in the places of '#'. It is put together only where a text is written. */
 void kiln__launch_add(struct kiln__launch *launch, struct kiln__argument argument, const char *name,

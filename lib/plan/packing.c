@@ -2,9 +2,9 @@
 /* Which launches have their arguments packed, and where each is then.
  *
  * On an H200 an argument that is memory costs the thread that enqueues 0.3 to 0.45 us, a number
- * 0.06, a vector of 16 numbers nothing that can be measured (bench/results). Memory is shared by
- * parameters of files of kernels/ alone: in a generated text a pointer of its own, restricted, lets
- * the compiler move loads before stores. */
+ * 0.06, a vector of 16 numbers nothing that can be measured (bench/results). Only kernels
+ * of files name a memory once: in a generated text a restricted pointer for each lets the compiler
+ * move loads before stores. */
 #include "plan/packing.h"
 
 /* Fewer numbers cost no more than a vector. */
@@ -16,7 +16,7 @@ bool kiln__slots_share_memory(const struct kiln__plan *plan, uint32_t a, uint32_
                       plan->slots.items[b].storage == KILN__STORAGE_ARENA);
 }
 
-/* What the program brought along has its own form, and so has what is made of others' texts. */
+/* Kernels that the program brought along, and joined and generic ones, have lists of their own. */
 static bool may_pack(const struct kiln__plan *plan, const struct kiln__launch *launch)
 {
     const bool own = launch->source == KILN__SOURCE_NEST || launch->source == KILN__SOURCE_TEMPLATE;
@@ -54,5 +54,6 @@ bool kiln__packing_of(const struct kiln__plan *plan, const struct kiln__launch *
         packing->shared[packing->place[k]]++;
     }
     packing->vectors = (numbers + KILN__PACKED_LANES - 1) / KILN__PACKED_LANES;
-    return numbers >= FEWEST_NUMBERS && packing->vectors <= KILN__MOST_VECTORS;
+    return numbers >= FEWEST_NUMBERS && packing->vectors <= KILN__MOST_VECTORS &&
+           packing->memories <= KILN__MOST_MEMORIES;
 }

@@ -10,10 +10,11 @@
 /* Numbers of a vector, each of 64 bits. */
 #define KILN__PACKED_LANES 16
 
-/* Of a launch that is packed at most, which so needs no more room than OpenCL promises: arguments
- * of 8 bytes, and vectors. */
+/* Arguments of a launch that is packed at most; and its vectors, which with as much memory as may
+ * be take the 1,024 bytes that OpenCL promises. */
 #define KILN__MOST_PACKED 128
 #define KILN__MOST_VECTORS 4
+#define KILN__MOST_MEMORIES 64
 
 struct kiln__packing {
     unsigned memories; /* parameters that are memory; vectors are behind them */

@@ -31,11 +31,9 @@ static kiln_status set_packed(const struct kiln__launch *launch,
     for (size_t k = 0; k < launch->arguments.count; k++) {
         const struct kiln__argument *argument = &launch->arguments.items[k];
         const unsigned place = packing->place[k];
-        cl_long *number = &vectors[place / KILN__PACKED_LANES].s[place % KILN__PACKED_LANES];
-        int32_t bits;
-        memcpy(&bits, &argument->real, sizeof bits);
         if (argument->kind != KILN__ARGUMENT_MEMORY)
-            *number = argument->kind == KILN__ARGUMENT_F32 ? bits : argument->integer;
+            vectors[place / KILN__PACKED_LANES].s[place % KILN__PACKED_LANES] =
+                kiln__argument_bits(argument);
     }
     for (unsigned v = 0; v < packing->vectors && !code; v++)
         code = clSetKernelArg(kernel, packing->memories + v, sizeof vectors[v], &vectors[v]);

@@ -164,17 +164,17 @@ Test(packed_arguments, are_part_of_a_programs_name)
 {
     kiln_context *context = open_packed(true);
     struct kiln__plan plan = plan_work(context, WORKS - 2);
-    struct kiln__text packed = {0}, part = {0}, checked = {0};
+    struct kiln__text packed = {0}, phase = {0}, checked = {0};
     const struct kiln__launch *launch = &plan.launches.items[plan.launches.count - 1];
     kiln__codegen_name(&plan, launch, false, &packed);
     kiln__codegen_name(&plan, launch, true, &checked);
-    kiln__codegen_part_name(&plan, launch, &part);
-    cr_expect_lt(part.length, packed.length);
-    cr_expect_eq(memcmp(part.data, packed.data, part.length), 0);
-    cr_expect(strstr(packed.data + part.length, launch->kernel));
-    cr_expect(strstr(checked.data + part.length, "checked"));
+    kiln__codegen_phase_name(&plan, launch, &phase);
+    cr_expect_lt(phase.length, packed.length);
+    cr_expect_eq(memcmp(phase.data, packed.data, phase.length), 0);
+    cr_expect(strstr(packed.data + phase.length, launch->kernel));
+    cr_expect(strstr(checked.data + phase.length, "checked"));
     kiln__text_free(&packed);
-    kiln__text_free(&part);
+    kiln__text_free(&phase);
     kiln__text_free(&checked);
     kiln__plan_free(&plan);
     close_context(context);
