@@ -294,6 +294,15 @@ static bool has_source_of(const struct kiln__compile_text *job, const struct kil
     return !strcmp(one, other);
 }
 
+/* Of a test whose workers were held. */
+static void end_held(struct work *work, kiln_context *context)
+{
+    end_work(work);
+    fake_store_let_go();
+    close_context(context);
+    fake_end();
+}
+
 /* Each worker has as many of them as this process, the last first, and then all that is to be
  * stored. */
 Test(quick, workers_begin_with_their_share, .timeout = 600)
@@ -311,10 +320,7 @@ Test(quick, workers_begin_with_their_share, .timeout = 600)
     cr_expect_eq(count, quick + compiled);
     for (size_t i = 0; i < quick; i++)
         cr_expect(has_source_of(&jobs[i], &jobs[count - 1 - i]), "job %zu", i);
-    end_work(work);
-    fake_store_let_go();
-    close_context(context);
-    fake_end();
+    end_held(work, context);
 }
 
 /* This process is as soon done with them. */
@@ -327,10 +333,7 @@ Test(quick, few_are_not_shared, .timeout = 600)
     run_work(work);
     cr_expect_geq(count_quick(work), 3u);
     cr_expect_eq(count_quick_jobs(work), 0u);
-    end_work(work);
-    fake_store_let_go();
-    close_context(context);
-    fake_end();
+    end_held(work, context);
 }
 
 /* Bits do not change: there is nothing to wait for. */
@@ -342,10 +345,7 @@ Test(quick, a_batch_invariant_batch_runs_so, .timeout = 600)
     expect_ok(kiln_batch_set_batch_invariant(work->batch));
     run_work(work);
     cr_expect_geq(count_quick(work), 10u);
-    end_work(work);
-    fake_store_let_go();
-    close_context(context);
-    fake_end();
+    end_held(work, context);
 }
 
 /* An optimised one is compiled sooner than a quick one is done. */
@@ -364,10 +364,7 @@ Test(quick, much_work_waits_for_its_kernel, .timeout = 600)
     const size_t launches = work->batch->lease.plan->launches.count;
     cr_expect_lt(count_quick(work), launches);
     cr_expect_geq(count_quick(work), launches - 3); /* with what packs operands */
-    end_work(work);
-    fake_store_let_go();
-    close_context(context);
-    fake_end();
+    end_held(work, context);
 }
 
 /* Its text is the user's, who may not have switched off what changes bits. */
@@ -389,10 +386,7 @@ Test(quick, a_kernel_of_the_users_own_waits, .timeout = 600)
     expect_ok(kiln_read(work->batch, y, found, sizeof found));
     run_work(work);
     cr_expect_eq(count_quick(work), work->batch->lease.plan->launches.count - 1);
-    end_work(work);
-    fake_store_let_go();
-    close_context(context);
-    fake_end();
+    end_held(work, context);
 }
 
 /* Launches are joined afterwards, as without quick kernels: after the change runs begin to count.
