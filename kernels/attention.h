@@ -65,6 +65,17 @@ typedef char length_type;
 typedef int length_type;
 #endif
 
+/* 1: row r sees no keys before earliest + r, which lengths shift; 2: no row any before earliest. */
+#ifndef WINDOW
+#define WINDOW 0
+#endif
+#define EARLIEST(row) (earliest + (WINDOW == 1 ? (row) : 0))
+#if WINDOW
+#define SHIFT_WINDOW earliest += n;
+#else
+#define SHIFT_WINDOW
+#endif
+
 /* The arguments of a leading dimension, and the step into it. */
 #define RUN(i) , long size_##i, long q_##i, long k_##i, long v_##i, long out_##i IF_MASK(long mask_##i) IF_LENGTHS(long length_##i)
 #if MASK
@@ -108,6 +119,7 @@ typedef int length_type;
     {                                                                                              \
         n = clamp((long)lengths[lengths_offset + first_length], 0L, n);                            \
         diagonal += n;                                                                             \
+        SHIFT_WINDOW                                                                               \
     }
 #else
 #define COUNT_KEYS

@@ -186,6 +186,20 @@ INLINE void hide_later_keys(__local float *scores, int keys, long first_row)
     }
 }
 
+#if WINDOW
+/* Rows whose window begins behind a key get -INFINITY. earliest: the first that lane 0 sees, in the
+ * block. */
+INLINE void hide_earlier_keys(__local float *scores, int keys, long earliest)
+{
+    for (int j = 0; j < keys; j++) {
+        PLAIN_LOOP
+        for (int r = 0; r < ROWS; r++)
+            if (j < EARLIEST(r))
+                scores[j * ROWS + r] = -INFINITY;
+    }
+}
+#endif
+
 #if MASK
 INLINE void add_mask(__local float *scores, __global const OPERAND_D_TYPE *mask, long row, long column,
                      int rows, int keys)
@@ -333,6 +347,10 @@ attention_cpu(__global const OPERAND_A_TYPE *restrict q,
               ,
               __global const length_type *restrict lengths, long lengths_offset
 #endif
+#if WINDOW
+              ,
+              long earliest
+#endif
               PASTE(TO_, RUNS)(RUN))
 {
     __local float queries[DEPTH * ROWS], weights[BLOCK_KEYS * ROWS], results[WIDTH * ROWS];
@@ -361,7 +379,13 @@ attention_cpu(__global const OPERAND_A_TYPE *restrict q,
     for (int c = 0; c < WIDTH * ROW_VECTORS; c++)
         STORE((vector)(0.0f), c, __local, results);
 
-    for (long key0 = 0; key0 < seen; key0 += BLOCK_KEYS) {
+#if WINDOW
+    earliest = EARLIEST(row0);
+    const long first = max(0L, earliest - max(earliest, 0L) % BLOCK_KEYS);
+#else
+    const long first = 0;
+#endif
+    for (long key0 = first; key0 < seen; key0 += BLOCK_KEYS) {
         const int keys = min((long)BLOCK_KEYS, seen - key0);
         for (int j = 0; j < keys; j += TILE_KEYS)
             score_tile(queries, k + (key0 + j) * k_row, k_row, k_column, d, keys - j,
@@ -371,6 +395,9 @@ attention_cpu(__global const OPERAND_A_TYPE *restrict q,
 #endif
         if (key0 + keys - 1 > row0 + diagonal)
             hide_later_keys(weights, keys, key0 - diagonal - row0);
+#if WINDOW
+        hide_earlier_keys(weights, keys, earliest - key0);
+#endif
         weigh(weights, keys, peak, total, correction);
 #ifdef OPERAND_C
         float converted[BLOCK_KEYS * VECTOR];

@@ -139,6 +139,20 @@ INLINE void hide_keys(float *scores, int keys, long reach)
     }
 }
 
+#if WINDOW
+/* Keys before each row's window. earliest: the first that row 0 sees, in the block. */
+INLINE void hide_earlier_keys(float *scores, int keys, long earliest)
+{
+    PLAIN_LOOP
+    for (int r = 0; r < ROWS; r++) {
+        const int end = (int)clamp(EARLIEST(r), 0L, (long)keys);
+        PLAIN_LOOP
+        for (int j = 0; j < end; j++)
+            scores[r * BLOCK_KEYS + j] = -INFINITY;
+    }
+}
+#endif
+
 #if MASK
 INLINE void add_mask(float *scores, __global const OPERAND_D_TYPE *mask, long row, long column,
                      int keys)
@@ -238,6 +252,10 @@ attention_cpu_few(__global const OPERAND_A_TYPE *restrict q,
                   ,
                   __global const length_type *restrict lengths, long lengths_offset
 #endif
+#if WINDOW
+                  ,
+                  long earliest
+#endif
                   PASTE(TO_, RUNS)(RUN))
 {
     float queries[ROWS * DEPTH], scores[ROWS * BLOCK_KEYS], results[ROWS * WIDTH];
@@ -261,6 +279,11 @@ attention_cpu_few(__global const OPERAND_A_TYPE *restrict q,
 #else
     const long first = 0, seen = min(n, ROWS + diagonal);
 #endif
+#if WINDOW
+    const long from = max(first, EARLIEST(0) - max(EARLIEST(0), 0L) % BLOCK_KEYS);
+#else
+    const long from = first;
+#endif
     pack_queries(q, q_row, q_column, d, scale, queries);
     PLAIN_LOOP
     for (int r = 0; r < ROWS; r++) {
@@ -271,7 +294,7 @@ attention_cpu_few(__global const OPERAND_A_TYPE *restrict q,
             results[r * WIDTH + c] = 0.0f;
     }
 
-    for (long key0 = first; key0 < seen; key0 += BLOCK_KEYS) {
+    for (long key0 = from; key0 < seen; key0 += BLOCK_KEYS) {
         const int keys = min((long)BLOCK_KEYS, seen - key0);
         PLAIN_LOOP
         for (int j = 0; j < keys; j += VECTOR)
@@ -280,6 +303,9 @@ attention_cpu_few(__global const OPERAND_A_TYPE *restrict q,
         add_mask(scores, mask + key0 * mask_column, mask_row, mask_column, keys);
 #endif
         hide_keys(scores, keys, diagonal + 1 - key0);
+#if WINDOW
+        hide_earlier_keys(scores, keys, earliest - key0);
+#endif
         PLAIN_LOOP
         for (int r = 0; r < ROWS; r++)
             correction[r] = weigh(scores + r * BLOCK_KEYS, keys, &peak[r], &total[r]);

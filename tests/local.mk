@@ -5,6 +5,7 @@ criterion_tests = \
 	tests/memory/test_rematerialise \
 	tests/lower/test_attention \
 	tests/lower/test_attention_lengths \
+	tests/lower/test_attention_window \
 	tests/lower/test_attention_wgmma \
 	tests/record/test_batch \
 	tests/record/test_custom \
@@ -154,6 +155,7 @@ endif
 device_tests = \
 	tests/lower/test_attention \
 	tests/lower/test_attention_lengths \
+	tests/lower/test_attention_window \
 	tests/record/test_batch \
 	tests/record/test_custom \
 	tests/record/test_custom_refused \

@@ -18,12 +18,16 @@ typedef struct kiln_attention_options {
     int64_t diagonal; /**< of causal: 0 counts from the first key; n - m counts from the last, as
                            where earlier keys come from a cache. With lengths 0 counts from the last
                            key that is there */
+    int64_t window;   /**< keys that a row sees at most, the last up to its own place: row i of a
+                           causal q sees keys i + diagonal - window + 1 to i + diagonal, which
+                           lengths shift as they do without it; a row that is not causal the last
+                           `window` keys that are there. 0: all. CPUs skip blocks of earlier keys */
 } kiln_attention_options;
 
 /** Options with every default. */
 #define KILN_ATTENTION_OPTIONS_INIT                                                                \
     {                                                                                              \
-        sizeof(kiln_attention_options), 0, 0, 0                                                    \
+        sizeof(kiln_attention_options), 0, 0, 0, 0                                                 \
     }
 
 /** Fill a structure as KILN_ATTENTION_OPTIONS_INIT does. NULL does nothing. Threads: any.

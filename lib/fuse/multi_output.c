@@ -29,7 +29,7 @@ static bool computes(const struct kiln__node *node, const struct kiln__node *oth
     const bool values =
         has_result(node, KILN__BACKWARD_KEYS) && has_result(other, KILN__BACKWARD_VALUES);
     return (log_sum_exp || values) && node->op == other->op && a->scale == b->scale &&
-           a->diagonal == b->diagonal && a->causal == b->causal;
+           a->diagonal == b->diagonal && a->causal == b->causal && a->window == b->window;
 }
 
 static bool reads_the_same(const struct kiln__group *group, const struct kiln__group *other)

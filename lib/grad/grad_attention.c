@@ -95,7 +95,7 @@ kiln_tensor kiln__gradient_visible_keys(kiln_batch *batch, const struct kiln__at
 /* Whether rows do not see all keys. */
 static bool has_hidden_keys(const struct adjoint *a)
 {
-    return a->mask.id || a->lengths.id || a->node->attention.causal;
+    return a->mask.id || a->lengths.id || a->node->attention.causal || a->node->attention.window;
 }
 
 /* Rows that meet slopes in a product. A slope is 0 where a row does not see a key, whatever either
@@ -129,6 +129,22 @@ static kiln_tensor seen_of_lengths(const struct adjoint *a, size_t first, size_t
                             kiln_less_equal(b, key, kiln_add(b, row, last)));
 }
 
+/* Which keys the window of rows `first` to `end` has; later ones too. */
+static kiln_tensor near_keys(const struct adjoint *a, size_t first, size_t end)
+{
+    kiln_batch *b = a->batch;
+    const size_t dims[2] = {end - first, a->size.n};
+    const bool causal = a->node->attention.causal;
+    const int64_t earliest = kiln__attention_earliest(a->node, &a->size);
+    kiln_tensor from =
+        kiln_constant(b, KILN_I32, (double)(earliest + (causal ? (int64_t)first : 0)));
+    if (causal)
+        from = kiln_add(b, kiln_iota(b, 2, dims, 0), from);
+    if (a->lengths.id)
+        from = kiln_add(b, a->lengths, from);
+    return kiln_less_equal(b, from, kiln_iota(b, 2, dims, 1));
+}
+
 /* The weights of rows `first` to `end`, as the forward operation has them: rows sum to 1, or are 0
  * if they see no key. */
 static kiln_tensor weights_of(const struct adjoint *a, kiln_tensor q, size_t first, size_t end)
@@ -151,6 +167,8 @@ static kiln_tensor weights_of(const struct adjoint *a, kiln_tensor q, size_t fir
         score = kiln_where(
             b, kiln__gradient_visible_keys(b, &a->node->attention, first, end - first, a->size.n),
             score, hidden);
+    if (a->node->attention.window)
+        score = kiln_where(b, near_keys(a, first, end), score, hidden);
     kiln_tensor peak = kiln_max(b, score, 1, &axis, 1);
     peak = kiln_where(b, kiln_equal(b, peak, hidden), grad_attention_real(a, 0), peak);
     kiln_tensor weight = kiln_exp(b, kiln_sub(b, score, peak));
@@ -242,7 +260,8 @@ static kiln_tensor unit_of(const struct adjoint *a, kiln_tensor g)
 
 static bool takes_attention_backward(const struct adjoint *a)
 {
-    return a->narrow && !a->mask.id && !a->lengths.id && a->batch->takes_attention_backward &&
+    return a->narrow && !a->mask.id && !a->lengths.id && !a->node->attention.window &&
+           a->batch->takes_attention_backward &&
            a->batch->takes_attention_backward(a->batch, a->narrow, a->node->attention.scale,
                                               a->size.d, a->size.e);
 }

@@ -43,6 +43,22 @@ int64_t kiln__attention_diagonal(const struct kiln__node *node,
     return from_last ? diagonal - m : diagonal;
 }
 
+int64_t kiln__attention_earliest(const struct kiln__node *node,
+                                 const struct kiln__attention_size *size)
+{
+    const int64_t m = (int64_t)size->m, n = (int64_t)size->n, most = m + n;
+    const bool from_last = node->attention.lengths, causal = node->attention.causal;
+    /* As the place of the last key that row 0 sees. */
+    const int64_t more = causal ? (from_last ? -m : 0) : (from_last ? -1 : n - 1);
+    const int64_t diagonal = causal ? node->attention.diagonal : 0;
+    const int64_t window = node->attention.window - 1;
+    if (diagonal < 0 && window > INT64_MAX + diagonal)
+        return -most;
+    const int64_t apart = diagonal - window;
+    const int64_t within = apart < -2 * most ? -2 * most : apart > 2 * most ? 2 * most : apart;
+    return within + more;
+}
+
 /* ---- verify ---- */
 
 static bool has_shape(const struct kiln__graph *graph, const struct kiln__node *node, unsigned i,
@@ -70,6 +86,8 @@ const char *kiln__attention_check(const struct kiln__graph *graph, const struct 
         return "rank";
     if (node->op && node->op != KILN_F16 && node->op != KILN_BF16)
         return "type of the weights";
+    if (node->attention.window < 0)
+        return "window";
     for (unsigned i = 0; i < node->n_inputs; i++)
         if (kiln__graph_input(graph, node, i)->shape.rank != node->shape.rank)
             return "rank of an operand";

@@ -7,7 +7,8 @@
  * d], k [.., n, d], v [.., n, e], perhaps a mask [.., m, n], and perhaps lengths [.., 1, 1] of i32,
  * all with the node's leading dimensions. Where there are lengths, only the first so many keys of a
  * matrix are there, 0 to n of them, and row i of a causal node sees keys 0 to length - m + i +
- * diagonal: the queries are the last ones.
+ * diagonal: the queries are the last ones. Of a window of w, a row does not see what is w or more
+ * keys before the last of these; where it is not causal, before the last key that is there.
  */
 #pragma once
 
@@ -33,6 +34,12 @@ unsigned kiln__attention_lengths(const struct kiln__node *node);
  * not overflow: row i of m sees keys 0 to i + this, and i + the length + this if there are lengths.
  * What is not causal sees all keys. */
 int64_t kiln__attention_diagonal(const struct kiln__node *node,
+                                 const struct kiln__attention_size *size);
+
+/* Of a window, within the range that matters: row i of a causal node sees keys from i + this on,
+ * any row of others keys from this on; and so many more on as there are keys if there are lengths.
+ */
+int64_t kiln__attention_earliest(const struct kiln__node *node,
                                  const struct kiln__attention_size *size);
 
 /* What is wrong with the node, or NULL. */

@@ -116,6 +116,7 @@ struct kiln__attention {
     uint64_t causal;
     uint64_t backward_result; /* ATTENTION_BACKWARD: enum kiln__attention_backward_result */
     uint64_t product; /* ATTENTION: a narrow enum kiln__product_name, or KILN__PRODUCT_EXACT */
+    int64_t window;   /* ATTENTION: keys that a row sees at most, up to its place; 0: all */
     uint64_t lengths; /* ATTENTION: whether its last input says how many keys there are */
 };
 

@@ -41,6 +41,8 @@ static void dump_attributes(const struct kiln__graph *graph, const struct kiln__
         kiln__text_add(text, " scale %.9g", node->attention.scale);
     if (attends && node->attention.causal)
         kiln__text_add(text, " causal %lld", (long long)node->attention.diagonal);
+    if (attends && node->attention.window)
+        kiln__text_add(text, " window %lld", (long long)node->attention.window);
     if (attends && node->attention.lengths)
         kiln__text_add(text, " of lengths");
     if (attends && node->op)

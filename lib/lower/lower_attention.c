@@ -76,6 +76,8 @@ void kiln__attention_add_arguments(struct kiln__launch *launch,
         kiln__launch_memory(launch, lengths->slot);
         kiln__launch_offset(launch, lengths->slot, lengths->offset, lengths->item);
     }
+    if (attention->node->attention.window) /* of the node's own rows, before heads become rows */
+        kiln__launch_index(launch, kiln__attention_earliest(attention->node, size));
     kiln__strided_operands_add_runs(launch, &attention->operands, KILN__MASK);
 }
 
@@ -101,12 +103,16 @@ int kiln__attention_mask_option(const struct kiln__attention_work *attention)
     return !attention->masked ? 0 : attention->truths ? 1 : 2;
 }
 
-/* The option that says how lengths, which are integers, lie in memory. */
+/* The options of windows, and of how lengths, which are integers, lie in memory. */
 void kiln__attention_add_lengths(const struct kiln__plan *plan,
                                  const struct kiln__attention_work *attention,
                                  struct kiln__launch *launch)
 {
-    const size_t used = strlen(launch->options);
+    const struct kiln__attention *how = &attention->node->attention;
+    size_t used = strlen(launch->options);
+    if (how->window)
+        used += (size_t)snprintf(launch->options + used, sizeof launch->options - used,
+                                 " -DWINDOW=%d", how->causal ? 1 : 2);
     if (!attention->lengths)
         return;
     const uint32_t node = attention->group->accesses.items[attention->lengths].node;
@@ -226,7 +232,8 @@ static const struct kiln__attention_tile *choose_shape(const struct kiln__plan *
 
 static bool groups_fit(const struct kiln__plan *plan, const void *work)
 {
-    return choose_shape(plan, work);
+    const struct kiln__attention_work *attention = work;
+    return !attention->node->attention.window && choose_shape(plan, attention);
 }
 
 const char *kiln__attention_result_option(const struct kiln__attention_work *attention)

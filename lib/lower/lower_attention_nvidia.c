@@ -30,7 +30,7 @@ static bool copies_fit(const struct kiln__plan *plan, const void *work)
 {
     const struct kiln__attention_work *attention = work;
     const struct kiln__device *device = kiln__plan_device(plan, attention->group);
-    if (attention->result != KILN_F32 || attention->lengths ||
+    if (attention->result != KILN_F32 || attention->lengths || attention->node->attention.window ||
         (device->traits->tile && !plan->fusion.graph.batch_invariant))
         return false;
     bool suits = device->info.max_work_group >= COPIES_ITEMS &&
@@ -153,9 +153,9 @@ static bool tensor_cores_fit(const struct kiln__plan *plan,
     if (!type || wgmma_mask(mask) < 0 || device->info.max_work_group < WGMMA_ITEMS ||
         plan->options.shared || attention->node->attention.scale <= 0)
         return false;
-    bool fits = size->d > 0 && size->d <= WGMMA_MOST && size->d % 8 == 0 && size->e <= WGMMA_MOST &&
-                size->e % 8 == 0 && size->n > 0 && size->m < INT32_MAX / 2 &&
-                size->n < INT32_MAX / 2;
+    bool fits = !attention->node->attention.window && size->d > 0 && size->d <= WGMMA_MOST &&
+                size->d % 8 == 0 && size->e <= WGMMA_MOST && size->e % 8 == 0 && size->n > 0 &&
+                size->m < INT32_MAX / 2 && size->n < INT32_MAX / 2;
     for (uint32_t i = 0; i < KILN__MASK; i++)
         fits = fits && has_rows(plan, attention, i, type, 8);
     const struct kiln__self_test self_test = {

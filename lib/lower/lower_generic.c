@@ -72,8 +72,8 @@ static bool can_compute(const struct kiln__group *group, const struct kiln__step
 static bool can_attend(const struct kiln__node *nodes, const struct kiln__group *group)
 {
     const struct kiln__node *node = &nodes[group->nodes.items[0]];
-    bool can = group->kind == KILN__GROUP_ATTENTION && group->stores.count == 1 &&
-               nodes[group->stores.items[0].node].type == KILN_F32 &&
+    bool can = group->kind == KILN__GROUP_ATTENTION && !node->attention.window &&
+               group->stores.count == 1 && nodes[group->stores.items[0].node].type == KILN_F32 &&
                group->accesses.count == node->n_inputs;
     for (unsigned k = 0; can && k < group->accesses.count; k++) {
         struct kiln__operand operand = kiln__group_operand(group, k);

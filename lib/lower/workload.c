@@ -74,6 +74,8 @@ static void add_attention(const struct kiln__plan *plan, const struct kiln__grou
     add_sizes("attention", 5, sizes, text);
     if (node->attention.causal)
         kiln__text_add(text, " causal");
+    if (node->attention.window)
+        kiln__text_add(text, " window %lld", (long long)node->attention.window);
 }
 
 static void add_type(const struct kiln__plan *plan, const struct kiln__group *group,

@@ -62,10 +62,15 @@ static bool read_options(kiln_batch *batch, const char *call, const kiln_attenti
     if (!isfinite((float)own.scale))
         kiln__fail(&batch->error, KILN_INVALID_ARGUMENT, "%s: the scale %g is not finite", call,
                    own.scale);
+    if (own.window < 0)
+        kiln__fail(&batch->error, KILN_INVALID_ARGUMENT,
+                   "%s: the window of %lld keys is negative; 0 sees all keys", call,
+                   (long long)own.window);
     if (own.scale != 0)
         attention->scale = (float)own.scale;
     attention->causal = own.causal != 0;
     attention->diagonal = own.causal ? own.diagonal : 0;
+    attention->window = own.window;
     return !batch->error.status;
 }
 

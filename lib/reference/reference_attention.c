@@ -22,7 +22,8 @@ struct row {
     kiln_type mask_type;
     const double *q, *k, *v, *mask; /* the row's own; mask NULL: none */
     const double *q_error, *k_error, *v_error, *mask_error;
-    size_t reach; /* keys that it sees by its position */
+    size_t reach; /* keys that it sees by its position, */
+    size_t first; /* but for those before this one */
 };
 
 static const double *matrix(double *const *from, const struct kiln__node *node, unsigned input,
@@ -48,6 +49,16 @@ static size_t reach_of(const struct kiln__node *node, const struct kiln__attenti
     return reach < 0 ? 0 : (uint64_t)reach < keys ? (size_t)reach : keys;
 }
 
+/* The first of `keys` that row i's window has. */
+static size_t first_of(const struct kiln__node *node, const struct kiln__attention_size *size,
+                       size_t keys, size_t i)
+{
+    int64_t first = kiln__attention_earliest(node, size);
+    first += node->attention.causal ? (int64_t)i : 0;
+    first += node->attention.lengths ? (int64_t)keys : 0;
+    return first < 0 || !node->attention.window ? 0 : (size_t)first;
+}
+
 /* Of what is beyond the length nothing counts, so that the row has no more keys. */
 static struct row row_at(const struct kiln__graph *graph, const struct kiln__node *node,
                          double *const *values, double *const *errors, size_t batch, size_t i)
@@ -56,6 +67,7 @@ static struct row row_at(const struct kiln__graph *graph, const struct kiln__nod
     struct row row = {.node = node, .size = size};
     row.size.n = keys_of(node, s->n, values, batch);
     row.reach = reach_of(node, s, row.size.n, i);
+    row.first = first_of(node, s, row.size.n, i);
     size_t line = batch * s->m + i, first = batch * s->n;
     row.q = matrix(values, node, KILN__QUERY, line * s->d);
     row.k = matrix(values, node, KILN__KEY, first * s->d);
@@ -78,7 +90,7 @@ static double bias_of(const struct row *row, size_t j)
 
 static bool is_visible(const struct row *row, size_t j)
 {
-    return j < row->reach && bias_of(row, j) != -INFINITY;
+    return j >= row->first && j < row->reach && bias_of(row, j) != -INFINITY;
 }
 
 /* The score of key j: -INFINITY if the row does not see it. */

@@ -13,6 +13,7 @@ size_t take_struct_size(size_t right)
 const kiln_attention_options *take_attention_options(void)
 {
     static const int64_t diagonals[] = {0, 1, -1, 100, INT64_MIN, INT64_MAX};
+    static const int64_t windows[] = {0, 0, 1, 7, -1, INT64_MAX};
     static kiln_attention_options options;
     if (one_in(3))
         return NULL;
@@ -20,6 +21,7 @@ const kiln_attention_options *take_attention_options(void)
     options.scale = take_number();
     options.causal = take_flag();
     options.diagonal = ONE_OF(diagonals);
+    options.window = ONE_OF(windows);
     return &options;
 }
 

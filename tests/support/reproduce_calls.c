@@ -245,9 +245,10 @@ static void print_attention(struct printer *printer, const struct kiln__node *no
     }
     kiln__text_add(printer->text,
                    "%s,\n                        &(kiln_attention_options){"
-                   "sizeof(kiln_attention_options), %.17g, %llu, %lld})",
+                   "sizeof(kiln_attention_options), %.17g, %llu, %lld, %lld})",
                    node->n_inputs == 3 ? ", (kiln_tensor){0}" : "", attention->scale,
-                   (unsigned long long)attention->causal, (long long)attention->diagonal);
+                   (unsigned long long)attention->causal, (long long)attention->diagonal,
+                   (long long)attention->window);
 }
 
 static void print_iota(struct printer *printer, const struct kiln__node *node)
