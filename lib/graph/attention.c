@@ -52,7 +52,7 @@ int64_t kiln__attention_earliest(const struct kiln__node *node,
     const int64_t more = causal ? (from_last ? -m : 0) : (from_last ? -1 : n - 1);
     const int64_t diagonal = causal ? node->attention.diagonal : 0;
     const int64_t window = node->attention.window - 1;
-    if (diagonal < 0 && window > INT64_MAX + diagonal)
+    if (window < 0 || (diagonal < 0 && window > INT64_MAX + diagonal))
         return -most;
     const int64_t apart = diagonal - window;
     const int64_t within = apart < -2 * most ? -2 * most : apart > 2 * most ? 2 * most : apart;
