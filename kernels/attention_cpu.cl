@@ -13,6 +13,7 @@
  *             out_row
  *             MASK 1 (u8), 2 (f32): mask, mask_offset, mask_row, mask_column
  *             LENGTHS 1 (i32), 2 (i64), 3 (i8): lengths, lengths_offset
+ *             WINDOW 1 (causal), 2: earliest, the first key that row 0 sees (attention.h)
  *             for each of the RUNS leading dimensions, innermost first: its size, and its stride in
  *             q, k, v, out and, if there are some, the mask and the lengths
  *     global  ceil(m / ROWS), product of the leading sizes, 1               local  1, 1, 1
@@ -396,7 +397,8 @@ attention_cpu(__global const OPERAND_A_TYPE *restrict q,
         if (key0 + keys - 1 > row0 + diagonal)
             hide_later_keys(weights, keys, key0 - diagonal - row0);
 #if WINDOW
-        hide_earlier_keys(weights, keys, earliest - key0);
+        if (key0 < EARLIEST(ROWS - 1))
+            hide_earlier_keys(weights, keys, earliest - key0);
 #endif
         weigh(weights, keys, peak, total, correction);
 #ifdef OPERAND_C

@@ -247,6 +247,20 @@ INLINE void hide_keys(float8 scores[ITEM_KEYS], int keys, long first, int lane)
     }
 }
 
+#if WINDOW
+/* Keys before each row's window. earliest: the first key of the block that the item's first row
+ * sees. */
+INLINE void hide_earlier_keys(float8 scores[ITEM_KEYS], long earliest, int lane)
+{
+#pragma unroll
+    for (int j = 0; j < ITEM_KEYS; j++) {
+        const long past = j * LANES + lane - earliest;
+        const int last = WINDOW == 1 ? clamp(past, -1L, (long)ITEM_ROWS) : past < 0 ? -1 : ITEM_ROWS;
+        scores[j] = (int8)(0, 1, 2, 3, 4, 5, 6, 7) > last ? (float8)(-INFINITY) : scores[j];
+    }
+}
+#endif
+
 #if MASK
 INLINE void add_mask(float8 scores[ITEM_KEYS], __global const OPERAND_D_TYPE *mask, long row,
                      long column, int rows, int keys, int lane)
@@ -284,6 +298,10 @@ attention_gpu(__global const OPERAND_A_TYPE *restrict q,
               ,
               __global const length_type *restrict lengths, long lengths_offset
 #endif
+#if WINDOW
+              ,
+              long earliest
+#endif
               PASTE(TO_, RUNS)(RUN))
 {
     __local float queries[DEPTH * QUERY_LINE] __attribute__((aligned(16)));
@@ -309,6 +327,12 @@ attention_gpu(__global const OPERAND_A_TYPE *restrict q,
 #else
     const long first = 0, seen = min(n, row0 + rows + diagonal);
 #endif
+#if WINDOW
+    earliest = EARLIEST(row0);
+    const long from = max(first, earliest - max(earliest, 0L) % KEYS);
+#else
+    const long from = first;
+#endif
 #if MASK
     mask += mask_offset + first_mask + row0 * mask_row;
 #endif
@@ -317,7 +341,7 @@ attention_gpu(__global const OPERAND_A_TYPE *restrict q,
     for (int c = 0; c < ITEM_COLUMNS; c++)
         sums[c] = (float8)(0.0f);
 
-    for (long key0 = first; key0 < seen; key0 += KEYS) {
+    for (long key0 = from; key0 < seen; key0 += KEYS) {
         const int keys = min((long)KEYS, seen - key0);
         float8 scores[ITEM_KEYS];
         barrier(CLK_LOCAL_MEM_FENCE); /* the values before have been used */
@@ -330,6 +354,10 @@ attention_gpu(__global const OPERAND_A_TYPE *restrict q,
 #endif
         if (keys < KEYS || key0 + KEYS - 1 > row0 + diagonal)
             hide_keys(scores, keys, key0 - diagonal - row0 - first_row, lane);
+#if WINDOW
+        if (key0 < EARLIEST(rows - 1))
+            hide_earlier_keys(scores, EARLIEST(first_row) - key0, lane);
+#endif
         const float8 old = peak;
         peak = find_peaks(scores, peak, first_row, lane, shared); /* the keys are done with */
         load_values(v + key0 * v_row, v_row, v_column, e, keys, item, tile);

@@ -339,6 +339,7 @@ static kiln_tensor attention_record(kiln_batch *b, const struct tune_work *work,
     const size_t q[] = {s[0], s[1], s[3]}, k[] = {s[0], s[2], s[3]}, v[] = {s[0], s[2], s[4]};
     kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
     options.causal = work->causal;
+    options.window = work->window;
     return kiln_attention(b, shaped(b, in[0], 3, q), shaped(b, in[1], 3, k), shaped(b, in[2], 3, v),
                           (kiln_tensor){0}, &options);
 }
@@ -348,7 +349,10 @@ static double attention_element(const struct tune_work *work, size_t i, double *
     const size_t *s = work->sizes;
     size_t e = i % s[4], row = i / s[4] % s[1], batch = i / s[4] / s[1];
     double total = 0, sum = 0;
-    for (size_t n = 0; n < s[2] && (!work->causal || n <= row); n++) {
+    const size_t window = (size_t)work->window;
+    const size_t end = work->causal && row + 1 < s[2] ? row + 1 : s[2];
+    const size_t place = work->causal ? row + 1 : s[2];
+    for (size_t n = window && place > window ? place - window : 0; n < end; n++) {
         double score = 0;
         for (size_t d = 0; d < s[3]; d++)
             score +=
@@ -358,7 +362,7 @@ static double attention_element(const struct tune_work *work, size_t i, double *
         sum += weight * value(2, (batch * s[2] + n) * s[4] + e);
     }
     *size = 1;
-    return sum / total;
+    return total == 0 ? 0 : sum / total;
 }
 
 /* ---- all ---- */
@@ -434,6 +438,10 @@ static bool read_word(const char *word, struct tune_work *work, bool *windows)
         work->operands = work->operands > TUNE_INPUTS ? TUNE_INPUTS : work->operands;
         return work->operands > 0;
     }
+    if (isdigit((unsigned char)*word) && work->window < 0) {
+        work->window = strtoll(word, NULL, 10);
+        return work->window > 0;
+    }
     if (isdigit((unsigned char)*word))
         return read_sizes(word, work);
     if (strlen(word) == 2 && strspn(word, "nt") == 2) {
@@ -447,6 +455,8 @@ static bool read_word(const char *word, struct tune_work *work, bool *windows)
         work->columns = true;
     else if (!strcmp(word, "causal"))
         work->causal = true;
+    else if (!strcmp(word, "window"))
+        work->window = -1; /* to be read */
     else if (!strcmp(word, "costly"))
         work->costly = true;
     else if (!strcmp(word, "windows"))
@@ -492,7 +502,7 @@ bool tune_work_read(const char *text, struct tune_work *work, const char **why)
             return false;
     if (windows && work->count == 3)
         make_convolution(work);
-    return work->operands && work->count >= work->family->least &&
+    return work->operands && work->window >= 0 && work->count >= work->family->least &&
            work->count <= work->family->most;
 }
 

@@ -15,6 +15,7 @@ struct tune_work {
     size_t sizes[TUNE_SIZES], count;
     bool transposed[2]; /* operands of a product */
     bool columns, causal;
+    int64_t window;           /* keys that a row of an attention sees at most; 0: all */
     bool costly;              /* a map with more than a few operations */
     unsigned operands;        /* of rows */
     kiln_type type;           /* that operands are stored as */

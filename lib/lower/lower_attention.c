@@ -232,8 +232,7 @@ static const struct kiln__attention_tile *choose_shape(const struct kiln__plan *
 
 static bool groups_fit(const struct kiln__plan *plan, const void *work)
 {
-    const struct kiln__attention_work *attention = work;
-    return !attention->node->attention.window && choose_shape(plan, attention);
+    return choose_shape(plan, work);
 }
 
 const char *kiln__attention_result_option(const struct kiln__attention_work *attention)

@@ -174,9 +174,8 @@ static bool few_groups_fit(const struct kiln__plan *plan, const void *work)
     const struct kiln__attention_work *attention = work;
     const struct kiln__attention_tile shape = few_shape(attention);
     const kiln_device_info *device = &kiln__plan_device(plan, attention->group)->info;
-    return has_few_rows(plan, attention) && !attention->node->attention.window &&
-           !kiln__attention_stores_log_sum_exp(attention) && attention->size.d <= shape.columns &&
-           attention->size.e <= shape.columns &&
+    return has_few_rows(plan, attention) && !kiln__attention_stores_log_sum_exp(attention) &&
+           attention->size.d <= shape.columns && attention->size.e <= shape.columns &&
            kiln__attention_tile_bytes(&shape) <= device->local_memory &&
            kiln__attention_tile_items(&shape) <= device->max_work_group;
 }

@@ -16,8 +16,8 @@
  *
  * and behind them "columns" (neighbours are in different rows), "of 2" (rows of so many operands),
  * "windows" (a product's first operand is a copy that it makes), "tf32", "f32x3" or "whole" (how a
- * product adds up, if not as exactly as f32), "causal", and what operands are stored as, if not
- * f32. */
+ * product adds up, if not as exactly as f32), "causal", "window W" (keys of a row), and what
+ * operands are stored as, if not f32. */
 void kiln__plan_work(const struct kiln__plan *plan, uint32_t index, struct kiln__text *text);
 
 /* A product's (lower_matmul.c). */

@@ -146,18 +146,20 @@ def cross_entropy(logits: _tensor.Array, labels: _tensor.Array, *, reduction: st
 
 def attention(q: _tensor.Array, k: _tensor.Array, v: _tensor.Array,
               mask: Optional[_tensor.Array] = None, *, lengths: Optional[_tensor.Array] = None,
-              scale: float = 0, causal: int = 0, diagonal: int = 0) -> _tensor.Tensor:
+              scale: float = 0, causal: int = 0, diagonal: int = 0, window: int = 0) -> _tensor.Tensor:
     """softmax(scale q k' + mask) v of q [..., m, d], k [..., n, d] and v [..., n, e], without the
     scores in memory; leading dimensions broadcast. A bool or u8 mask says which keys are seen, one of
-    floats is added. `causal`: row i of q sees keys 0 to i + diagonal. scale 0 is 1 / sqrt(d).
+    floats is added. `causal`: row i of q sees keys 0 to i + diagonal. `window`: of these the last so
+    many, or, if not causal, of all; 0 is all. scale 0 is 1 / sqrt(d).
 
     `lengths`, integers that broadcast with the leading dimensions, say how many keys there are: k and
     v may be a cache of which the first so many rows count, and no others are read. Then row i of a
     causal q sees keys 0 to length - m + i + diagonal. See kiln.attention_with_lengths()."""
     if lengths is None:
-        return _o.attention(q, k, v, mask, scale=scale, causal=causal, diagonal=diagonal)
+        return _o.attention(q, k, v, mask, scale=scale, causal=causal, diagonal=diagonal,
+                            window=window)
     return _o.attention_with_lengths(q, k, v, mask, lengths, scale=scale, causal=causal,
-                                     diagonal=diagonal)
+                                     diagonal=diagonal, window=window)
 
 
 def einsum(equation: str, *operands: _tensor.Array) -> _tensor.Tensor:

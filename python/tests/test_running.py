@@ -252,6 +252,11 @@ print([part.numpy().tobytes().hex() for part in f(x)])
         for first, end in ((0, 3), (3, 4), (4, 5), (5, 7)):
             y = step(*(x[:, :, first:end] for x in (q, k, v)), np.int32(first))
             np.testing.assert_allclose(y.numpy(), wanted[:, :, first:end], rtol=1e-5, atol=1e-6)
+        own = kiln.attention(q, keys, values, lengths=np.int32([7]), causal=1, window=1)
+        np.testing.assert_allclose(own.numpy(), v, rtol=1e-6)
+        for given in ({}, {'lengths': np.int32([7])}):
+            last = kiln.attention(q, k, v, window=1, **given)
+            np.testing.assert_allclose(last.numpy(), np.broadcast_to(v[:, :, 6:], v.shape), rtol=1e-6)
         each = kiln.attention(q[:, :, 6:], k, v, lengths=np.int32([[0], [7]])).numpy()
         np.testing.assert_array_equal(each[0], 0)
         np.testing.assert_allclose(each[1], wanted[1, :, 6:], rtol=1e-5, atol=1e-6)

@@ -11,10 +11,11 @@
 #include "../support/check.h"
 #include "../support/gradient.h"
 #include "../support/graph.h"
+#include "session/context.h"
 
 static const kiln_tensor no_mask = {0};
 
-enum { LANES = 3, PAIRS = 2, HEADS = 2 };
+static const size_t LANES = 3, PAIRS = 2, HEADS = 2;
 
 /* q [LANES, PAIRS, HEADS, m, d], k and v [LANES, PAIRS, 1, n, d]: heads of a pair share keys. */
 struct sizes {
@@ -79,7 +80,7 @@ static void compare(const struct sizes *s, const int32_t *lengths, const float *
 
 static void attend(const struct sizes *s)
 {
-    const int32_t n = (int32_t)s->n, lengths[LANES] = {n, n / 2, n > 3 ? n - 3 : 0};
+    const int32_t n = (int32_t)s->n, lengths[] = {n, n / 2, n > 3 ? n - 3 : 0};
     kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
     options.causal = s->causal;
     options.diagonal = s->diagonal;
@@ -125,6 +126,24 @@ Test(attention_window, against_float64)
 Test(attention_window, keys_in_parts)
 {
     windows(1, 1100, 16);
+    check_close();
+}
+
+/* Kernels of work-groups on every device. */
+Test(attention_window, of_work_groups, .init = check_cheaply)
+{
+    static struct kiln__traits traits;
+    kiln_context *context = check_context();
+    traits = *context->runtime.device.traits;
+    traits.name = "grouped";
+    traits.chunked = false;
+    traits.vector = 4;
+    traits.chunks = traits.min_chunk = 1;
+    traits.work_group = 64;
+    context->runtime.device.traits = &traits;
+    windows(1, 300, 16);
+    windows(3, 150, 16);
+    windows(70, 140, 16);
     check_close();
 }
 

@@ -129,6 +129,7 @@ static kiln_tensor attention(struct pool *pool)
         q = kiln_transpose(batch, numbers(pool, DIMS(m, heads, d)), (size_t[]){1, 0, 2});
     options.causal = chance(3);
     options.diagonal = options.causal && chance(2) ? (int64_t)n - (int64_t)m : 0;
+    options.window = chance(3) ? 1 + choose((uint32_t)n) : 0;
     options.scale = chance(3) ? 0.5 : 0;
     kiln_tensor mask = mask_of(pool, m, n);
     if (!chance(3))
