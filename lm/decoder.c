@@ -11,12 +11,11 @@ struct recording {
     kiln_batch *batch;
     const struct kiln__lm_step *step;
     const struct kiln__lm_shape *shape;
-    size_t rows;           /* of all lanes */
-    kiln_tensor positions; /* of each slot's first row */
-    kiln_tensor lengths;   /* of each lane's text with all its rows; of a single lane [] */
-    kiln_tensor cosine[KILN__LM_REACHES], sine[KILN__LM_REACHES]; /* of each row [rows,turned/2] */
-    kiln_tensor window;        /* which keys a row of a near layer sees; empty: all */
     enum kiln__lm_reach reach; /* of the layer */
+    size_t rows;               /* of all lanes */
+    kiln_tensor positions;     /* of each slot's first row */
+    kiln_tensor lengths;       /* of each lane's text with all its rows; of a single lane [] */
+    kiln_tensor cosine[KILN__LM_REACHES], sine[KILN__LM_REACHES]; /* of each row [rows,turned/2] */
 };
 
 kiln_tensor kiln__lm_product(kiln_batch *batch, kiln_tensor x, const struct kiln__lm_matrix *matrix)
@@ -109,9 +108,10 @@ static kiln_tensor attend(struct recording *r, kiln_tensor q, kiln_tensor k, kil
     kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
     options.causal = r->step->rows > 1;
     options.scale = r->shape->attention_scale;
-    const kiln_tensor window = r->reach == KILN__LM_NEAR ? r->window : (kiln_tensor){0};
+    if (r->reach == KILN__LM_NEAR && r->shape->window < r->step->caches->context)
+        options.window = (int64_t)r->shape->window;
     kiln_tensor a = kiln_attention_with_lengths(r->batch, queries(r, q), keys(r, k), keys(r, v),
-                                                window, r->lengths, &options);
+                                                (kiln_tensor){0}, r->lengths, &options);
     if (rows > 1)
         a = kiln_transpose(r->batch, kiln_reshape(r->batch, a, kiln_shape(heads, rows, size)),
                            kiln_dims(1, 0, 2));
@@ -147,19 +147,7 @@ static kiln_tensor feed_forward(struct recording *r, kiln_tensor x, size_t numbe
                      &layer->down_norm);
 }
 
-/* The keys that lie less than a window before each row [lanes,rows,context]; of a single lane
- * [rows,context]. */
-static kiln_tensor see_window(struct recording *r, kiln_tensor places)
-{
-    const size_t lanes = r->step->lanes, rows = r->step->rows, context = r->step->caches->context;
-    kiln_batch *b = r->batch;
-    kiln_tensor far = kiln_add(b, places, kiln_constant(b, KILN_I32, -(double)r->shape->window));
-    far = has_lanes(r->step) ? kiln_reshape(b, far, kiln_shape(lanes, rows, 1))
-                             : kiln_reshape(b, far, kiln_shape(rows, 1));
-    return kiln_less(b, far, kiln_iota(b, kiln_shape(1, context), 1));
-}
-
-/* Angles of the rows, and what near layers see. */
+/* Angles of the rows. */
 static void look(struct recording *r, kiln_tensor places)
 {
     const struct kiln__lm_caches *caches = r->step->caches;
@@ -168,8 +156,6 @@ static void look(struct recording *r, kiln_tensor places)
         r->cosine[i] = kiln_gather(b, kiln_import(b, caches->cosine[i]), places, 0);
         r->sine[i] = kiln_gather(b, kiln_import(b, caches->sine[i]), places, 0);
     }
-    if (r->shape->window && r->shape->window < caches->context)
-        r->window = see_window(r, places);
 }
 
 static void begin(struct recording *r)
