@@ -138,6 +138,7 @@ endif
 # ---- its tests ----
 
 onnx_tests = \
+	tests/onnx/test_attention \
 	tests/onnx/test_grouped \
 	tests/onnx/test_integers \
 	tests/onnx/test_linear \
@@ -159,6 +160,9 @@ tests_onnx_test_model_files_LDADD = $(ONNX_TEST_LIBS)
 tests_onnx_test_refused_SOURCES = tests/onnx/test_refused.c tests/onnx/refusals.h $(onnx_test_models)
 tests_onnx_test_refused_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_refused_LDADD = $(ONNX_TEST_LIBS)
+tests_onnx_test_attention_SOURCES = tests/onnx/test_attention.c $(onnx_test_models)
+tests_onnx_test_attention_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
+tests_onnx_test_attention_LDADD = $(ONNX_TEST_LIBS)
 tests_onnx_test_grouped_SOURCES = tests/onnx/test_grouped.c $(onnx_test_models)
 tests_onnx_test_grouped_CPPFLAGS = $(ONNX_TEST_CPPFLAGS)
 tests_onnx_test_grouped_LDADD = $(ONNX_TEST_LIBS)

@@ -137,30 +137,42 @@ static void hide_by_operand(struct kiln__onnx_call *call, struct attention *a)
     hide(call, a, mask);
 }
 
-/* By where a query stands among the keys: from `offset` on, of each batch where that differs. */
-static void hide_by_place(struct kiln__onnx_call *call, struct attention *a, kiln_tensor offset)
+/* What a row sees by its place: so many keys ahead of its own, and of these the last `window`. */
+struct reach {
+    int64_t ahead, window; /* window 0: all */
+    bool all;              /* a row's place does not matter */
+};
+
+static struct reach reach_of(struct kiln__onnx_call *call, const struct attention *a)
 {
-    int64_t left = kiln__onnx_int(call, "left_window_size", -1);
-    int64_t right = kiln__onnx_int(call, "right_window_size", -1);
-    bool causal = kiln__onnx_int(call, "is_causal", 0) != 0;
-    size_t square[4] = {1, 1, a->rows, a->keys};
-    if (left < 0 && right < 0 && !causal)
-        return;
-    kiln_tensor row = kiln_add(call->batch, kiln_iota(call->batch, 4, square, 2), offset);
-    kiln_tensor ahead = kiln_sub(call->batch, row, kiln_iota(call->batch, 4, square, 3));
-    if (causal)
-        hide_unless(call, a, kiln_greater_equal(call->batch, ahead, number(call, KILN_I32, 0)));
-    if (left >= 0)
-        hide_unless(call, a,
-                    kiln_less_equal(call->batch, ahead,
-                                    number(call, KILN_I32, (double)(left % INT32_MAX))));
-    if (right >= 0)
-        hide_unless(call, a,
-                    kiln_greater_equal(call->batch, ahead,
-                                       number(call, KILN_I32, -(double)(right % INT32_MAX))));
+    const int64_t keys = (int64_t)a->keys + (int64_t)a->rows;
+    const int64_t left = kiln__onnx_int(call, "left_window_size", -1);
+    const int64_t right = kiln__onnx_int(call, "right_window_size", -1);
+    const bool causal = kiln__onnx_int(call, "is_causal", 0) != 0;
+    struct reach reach = {.all = left < 0 && right < 0 && !causal};
+    reach.ahead = causal ? 0 : right < 0 || right > keys ? keys : right;
+    reach.window = left < 0 || left > keys ? 0 : left + reach.ahead + 1;
+    return reach;
 }
 
-static void hide_keys(struct kiln__onnx_call *call, struct attention *a, bool causal_by_option)
+/* As a mask, where rows stand among the keys from `offset` on, of each batch where that differs. */
+static void hide_by_place(struct kiln__onnx_call *call, struct attention *a, kiln_tensor offset)
+{
+    const struct reach reach = reach_of(call, a);
+    size_t square[4] = {1, 1, a->rows, a->keys};
+    if (reach.all)
+        return;
+    kiln_tensor row = kiln_add(call->batch, kiln_iota(call->batch, 4, square, 2), offset);
+    kiln_tensor ahead = kiln_sub(call->batch, kiln_iota(call->batch, 4, square, 3), row);
+    hide_unless(call, a,
+                kiln_less_equal(call->batch, ahead, number(call, KILN_I32, (double)reach.ahead)));
+    if (reach.window)
+        hide_unless(call, a,
+                    kiln_less(call->batch,
+                              number(call, KILN_I32, (double)(reach.ahead - reach.window)), ahead));
+}
+
+static void hide_keys(struct kiln__onnx_call *call, struct attention *a, bool by_option)
 {
     hide_by_operand(call, a);
     kiln_tensor offset = number(call, KILN_I32, (double)a->past);
@@ -172,7 +184,7 @@ static void hide_keys(struct kiln__onnx_call *call, struct attention *a, bool ca
         if (!kiln__onnx_operand(call, 4))
             offset = kiln_sub(call->batch, count, number(call, KILN_I32, (double)a->rows));
     }
-    if (!causal_by_option)
+    if (!by_option)
         hide_by_place(call, a, offset);
 }
 
@@ -205,11 +217,16 @@ static void group_heads(struct kiln__onnx_call *call, struct attention *a)
 
 /* ---- with and without the scores in memory ---- */
 
-static kiln_tensor in_one_call(struct kiln__onnx_call *call, const struct attention *a, bool causal)
+static kiln_tensor in_one_call(struct kiln__onnx_call *call, const struct attention *a,
+                               bool by_option)
 {
     kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
-    options.causal = causal;
-    options.diagonal = (int64_t)a->past;
+    const struct reach reach = reach_of(call, a);
+    if (by_option && !reach.all) {
+        options.causal = 1;
+        options.diagonal = (int64_t)a->past + reach.ahead;
+        options.window = reach.window;
+    }
     kiln_tensor q = a->q;
     if (a->scale == 0) /* which is the default's sign in the options */
         q = kiln_scale(call->batch, q, 0);
@@ -258,15 +275,12 @@ static void attention(struct kiln__onnx_call *call)
         return;
     double cap = kiln__onnx_float(call, "softcap", 0);
     bool scores = cap > 0 || (call->n_outputs > 3 && call->wanted[3]);
-    bool windows = kiln__onnx_int(call, "left_window_size", -1) >= 0 ||
-                   kiln__onnx_int(call, "right_window_size", -1) >= 0;
-    bool causal =
-        kiln__onnx_int(call, "is_causal", 0) && !windows && !scores && !kiln__onnx_operand(call, 6);
-    hide_keys(call, &a, causal);
+    const bool by_option = !scores && !kiln__onnx_operand(call, 6);
+    hide_keys(call, &a, by_option);
     if (kiln__onnx_failed(call))
         return;
     group_heads(call, &a);
-    kiln_tensor y = scores ? step_by_step(call, &a, cap) : in_one_call(call, &a, causal);
+    kiln_tensor y = scores ? step_by_step(call, &a, cap) : in_one_call(call, &a, by_option);
     size_t dims[4] = {a.batch, a.heads, a.rows, a.v_width};
     size_t flat[3] = {a.batch, a.rows, a.heads * a.v_width};
     y = kiln_reshape(call->batch, y, 4, dims);

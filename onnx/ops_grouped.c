@@ -261,30 +261,18 @@ static kiln_tensor bias(struct kiln__onnx_call *call, const struct grouped *g)
                         : kiln_reshape(call->batch, x, 5, wide);
 }
 
-/* Which keys a row sees, by a rule for how far they are behind it; of the shape of bias(). */
-static kiln_tensor sees(struct kiln__onnx_call *call, const struct grouped *g, bool causal)
+/* Which keys a row sees, up to its place; of the shape of bias(). */
+static kiln_tensor sees(struct kiln__onnx_call *call, const struct grouped *g)
 {
     kiln_batch *b = call->batch;
     kiln_tensor keys = kiln_iota(b, 3, (size_t[]){1, 1, g->keys}, 2);
-    kiln_tensor row = kiln_reshape(b, g->places, 3, (size_t[]){g->batch, g->rows, 1}), seen = {0};
-    if (causal)
-        seen = kiln_less_equal(b, keys, row);
-    if (g->window) {
-        kiln_tensor near = kiln_less(b, kiln_sub(b, row, keys), number(call, (double)g->window));
-        seen = seen.id ? kiln_logical_and(b, seen, near) : near;
-    }
-    if (!seen.id)
-        return seen;
+    kiln_tensor row = kiln_reshape(b, g->places, 3, (size_t[]){g->batch, g->rows, 1});
+    kiln_tensor seen = kiln_less_equal(b, keys, row);
+    if (g->window)
+        seen = kiln_logical_and(
+            b, seen, kiln_less(b, kiln_sub(b, row, keys), number(call, (double)g->window)));
     return is_single(g) ? kiln_reshape(b, seen, 4, (size_t[]){g->batch, 1, 1, g->keys})
                         : kiln_reshape(b, seen, 5, (size_t[]){g->batch, 1, 1, g->rows, g->keys});
-}
-
-static kiln_tensor masked(struct kiln__onnx_call *call, kiln_tensor added, kiln_tensor seen)
-{
-    kiln_batch *b = call->batch;
-    if (!added.id || !seen.id)
-        return added.id ? added : seen;
-    return kiln_where(b, seen, added, kiln_constant(b, KILN_F32, -INFINITY));
 }
 
 /* With scores in memory, which a cap bends. */
@@ -294,7 +282,7 @@ static kiln_tensor attend_capped(struct kiln__onnx_call *call, const struct grou
     kiln_batch *b = call->batch;
     kiln_tensor scores = kiln_scale(b, kiln_matmul_transposed(b, q, 0, k, 1), g->scale / g->cap);
     scores = kiln_scale(b, kiln_tanh(b, scores), g->cap);
-    kiln_tensor added = bias(call, g), seen = sees(call, g, true);
+    kiln_tensor added = bias(call, g), seen = sees(call, g);
     if (added.id)
         scores = kiln_add(b, scores, added);
     scores = kiln_where(b, seen, scores, kiln_constant(b, KILN_F32, -INFINITY));
@@ -322,8 +310,8 @@ static void attend(struct kiln__onnx_call *call, const struct grouped *g)
         kiln_attention_options options = KILN_ATTENTION_OPTIONS_INIT;
         options.causal = !is_single(g);
         options.scale = g->scale;
-        y = kiln_attention_with_lengths(
-            b, q, k, v, masked(call, bias(call, g), sees(call, g, false)), lengths, &options);
+        options.window = g->window;
+        y = kiln_attention_with_lengths(b, q, k, v, bias(call, g), lengths, &options);
     }
     y = kiln_reshape(b, y, 4, (size_t[]){g->batch, g->heads, g->rows, g->size});
     y = kiln_transpose(b, y, (const size_t[]){0, 2, 1, 3});
