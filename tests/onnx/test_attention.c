@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention's windows, which no release of the package `onnx` had in its tests: beside float64,
- * where the option of kiln's call says them, and where a mask does. */
+/* Attention's windows beside float64, where the option of kiln's call says them, and where a mask
+ * does. `make check-onnx` has a few more. */
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -79,9 +79,9 @@ static void check(struct window w, size_t past, bool counted)
                              {KILN_F32, 4, {1, 1, past, SIZE}, k},
                              {KILN_F32, 4, {1, 1, past, SIZE}, v}};
     kiln_array out[1] = {{0}};
-    fill(q, HEADS * ROWS * SIZE, 1);
-    fill(k, KEYS * SIZE, 2);
-    fill(v, KEYS * SIZE, 3);
+    fill(q, (size_t)HEADS * ROWS * SIZE, 1);
+    fill(k, (size_t)KEYS * SIZE, 2);
+    fill(v, (size_t)KEYS * SIZE, 3);
     w.there = counted ? w.there : KEYS;
     w.offset = counted ? w.there - ROWS : (int64_t)past;
     kiln_onnx_model *model = make(&w, past, counted);
