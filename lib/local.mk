@@ -313,11 +313,15 @@ programs_sources = \
 	lib/programs/fetch_interlock.h \
 	lib/programs/kernel_objects.c \
 	lib/programs/kernel_objects.h \
+	lib/programs/pocl_folder.c \
+	lib/programs/pocl_folder.h \
 	lib/programs/prepare.c \
 	lib/programs/program.c \
 	lib/programs/program.h \
 	lib/programs/program_state.h \
 	lib/programs/program_table.c \
+	lib/programs/stand_in.c \
+	lib/programs/stand_in.h \
 	lib/programs/store_entry.c \
 	lib/programs/store_entry.h \
 	lib/programs/store_thread.c \

@@ -136,6 +136,7 @@ criterion_tests = \
 	tests/debug/test_nan_check \
 	tests/fuse/test_verify_fusion \
 	tests/plan/test_verify_plan \
+	tests/programs/test_pocl_folder \
 	tests/programs/test_prepare \
 	tests/programs/test_warm \
 	tests/onnx/test_wordpiece \

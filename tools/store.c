@@ -21,7 +21,9 @@
 #include "device/device_list.h"
 #include "programs/build.h"
 #include "programs/compile_workers.h"
+#include "programs/pocl_folder.h"
 #include "programs/store_entry.h"
+#include "util/environment.h"
 
 struct worker {
     struct kiln__compile_queue queue;
@@ -29,6 +31,10 @@ struct worker {
     struct kiln__disk_store *store;
     struct kiln__text shared;
     cl_context context;
+    struct kiln__pocl_folder folder;
+    const char *variants; /* that PoCL has been told of; NULL: it has not */
+    const char *wanted;   /* the variable's value before that; NULL: it was unset */
+    unsigned job;
     int answers; /* a descriptor of its own: the driver may print */
 };
 
@@ -73,6 +79,8 @@ static bool begin(struct worker *worker)
 {
     const struct kiln__store_options store = {worker->queue.folder, worker->queue.head->limit,
                                               KILN_CACHE_ON};
+    if (worker->queue.head->late_binary)
+        kiln__pocl_folder_open(&worker->folder);
     worker->store = kiln__store_open(&store);
     if (!worker->store || !kiln__store_writes(worker->store) || !find_device(worker))
         return false;
@@ -91,35 +99,98 @@ static bool is_present(struct worker *worker, const struct kiln__key *key)
     return present;
 }
 
+#define VARIANTS "POCL_BINARY_SPECIALIZE_WG"
+
+/* PoCL reads a variable once in a process. For other variants the same program takes this one's
+ * place, with the environment that this one began with, and goes on with the job. */
+static void start_over(struct worker *worker)
+{
+    char number[16];
+    char *const arguments[] = {(char *)"kiln-store", number, NULL};
+    snprintf(number, sizeof number, "%u", worker->job);
+    kiln__pocl_folder_close(&worker->folder);
+    if (worker->wanted)
+        setenv(VARIANTS, worker->wanted, 1);
+    else
+        unsetenv(VARIANTS);
+    char **environment = kiln__environment_of_child();
+    dup2(worker->answers, STDOUT_FILENO);
+    if (environment)
+        execve("/proc/self/exe", arguments, environment);
+    _exit(1); /* whoever waits starts others */
+}
+
 /* PoCL compiles the variants that are named when it is asked for a binary: no launch is needed.
  * NULL: it failed. */
 static cl_program build(struct worker *worker, const struct kiln__compile_job *job)
 {
     cl_program program = NULL;
-    if (!setenv("POCL_BINARY_SPECIALIZE_WG", job->variants, 1))
+    const bool told = worker->queue.head->late_binary && worker->variants;
+    if (told && strcmp(worker->variants, job->variants) != 0)
+        start_over(worker);
+    worker->variants = job->variants;
+    if (!setenv(VARIANTS, job->variants, 1))
         kiln__build_source(worker->context, &worker->device, job->source, job->options, job->kernel,
                            &program, NULL);
     return program;
+}
+
+/* Have it compile them. */
+static bool complete(struct worker *worker, cl_program program)
+{
+    void *binary = NULL;
+    size_t length;
+    const bool done = !kiln__build_fetch(program, &worker->device, &binary, &length);
+    free(binary);
+    return done;
+}
+
+/* With semicolons between. "": not known. Owner: the caller. */
+static char *list_kernels(cl_program program)
+{
+    size_t size = 0;
+    if (clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, 0, NULL, &size))
+        size = 0;
+    char *kernels = calloc(1, size + 1);
+    if (kernels && size && clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, size, kernels, NULL))
+        *kernels = 0;
+    return kernels;
+}
+
+/* In the driver's cache are those variants, and not the one that a binary would have besides. */
+static bool build_variants(struct worker *worker, const struct kiln__compile_job *job)
+{
+    cl_program program = build(worker, job);
+    kiln__pocl_folder_find(&worker->folder);
+    char *kernels = program ? list_kernels(program) : NULL;
+    bool built = kernels;
+    if (built) {
+        kiln__pocl_folder_stand_in(&worker->folder, kernels);
+        built = complete(worker, program);
+        built = kiln__pocl_folder_withdraw(&worker->folder, kernels) && built;
+    }
+    free(kernels);
+    if (program)
+        clReleaseProgram(program);
+    return built;
 }
 
 /* For the driver's own cache alone, which the asker shares. */
 static enum kiln__compile_outcome build_quick(struct worker *worker,
                                               const struct kiln__compile_job *job)
 {
-    void *binary = NULL;
-    size_t length;
-    cl_program program = build(worker, job);
-    if (!program)
+    if (!build_variants(worker, job))
         return KILN__JOB_FAILED;
-    const cl_int code = kiln__build_fetch(program, &worker->device, &binary, &length);
-    clReleaseProgram(program);
-    free(binary);
-    return code ? KILN__JOB_FAILED : KILN__JOB_PRESENT;
+    kiln__pocl_folder_share(&worker->folder);
+    return KILN__JOB_PRESENT;
 }
 
+/* Building it once more takes some milliseconds: the driver's cache has it. */
 static enum kiln__compile_outcome
 store_new(struct worker *worker, const struct kiln__compile_job *job, const struct kiln__key *key)
 {
+    if (worker->folder.lock >= 0 && !build_variants(worker, job))
+        return KILN__JOB_FAILED;
     cl_program program = build(worker, job);
     if (!program)
         return KILN__JOB_FAILED;
@@ -148,17 +219,17 @@ static enum kiln__compile_outcome run(struct worker *worker, const struct kiln__
     return outcome;
 }
 
-/* All that no other worker takes. */
+/* From its own on, all that no other worker takes. */
 static void run_jobs(struct worker *worker)
 {
     struct kiln__compile_head *head = worker->queue.head;
     struct kiln__compile_job job;
-    unsigned mine = atomic_fetch_add(&head->next, 1);
-    for (unsigned i = 0; mine < head->jobs && kiln__compile_queue_read(&worker->queue, &job); i++)
-        if (i == mine) {
+    for (unsigned i = 0; worker->job < head->jobs && kiln__compile_queue_read(&worker->queue, &job);
+         i++)
+        if (i == worker->job) {
             atomic_store(&head->outcomes[i], (unsigned char)run(worker, &job));
             say(worker);
-            mine = atomic_fetch_add(&head->next, 1);
+            worker->job = atomic_fetch_add(&head->next, 1);
         }
 }
 
@@ -169,6 +240,8 @@ static void stand_back(struct worker *worker)
     const struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
     unsetenv("OPENCL_LAYERS"); /* they are about the asker's calls */
+    const char *wanted = getenv(VARIANTS);
+    worker->wanted = wanted ? strdup(wanted) : NULL;
     worker->answers = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
     dup2(STDERR_FILENO, STDOUT_FILENO);
     begin_job(worker);
@@ -180,26 +253,33 @@ static void stand_back(struct worker *worker)
         flock(folder, LOCK_EX); /* until the end; without locks on folders there is no turn */
 }
 
-static int work(struct worker *worker)
+/* `job`: that it has taken already; NULL: none. */
+static int work(struct worker *worker, const char *job)
 {
     signal(SIGPIPE, SIG_IGN);
     stand_back(worker);
-    if (!begin(worker))
-        return 1;
-    say(worker);
-    run_jobs(worker);
-    return 0;
+    const bool begun = begin(worker);
+    if (begun) {
+        say(worker);
+        worker->job =
+            job ? (unsigned)strtoul(job, NULL, 10) : atomic_fetch_add(&worker->queue.head->next, 1);
+        run_jobs(worker);
+    }
+    kiln__pocl_folder_close(&worker->folder);
+    return !begun;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    struct worker worker = {0};
+    struct worker worker = {.folder.lock = -1};
     if (!map_queue(&worker.queue)) {
         fputs("kiln-store is started by libkiln, which says what to store\n", stderr);
         return 2;
     }
+    if (argc > 1) /* see start_over() */
+        _exit(work(&worker, argv[1]));
     for (unsigned i = 0; i < worker.queue.head->workers; i++)
         if (fork() == 0)
-            _exit(work(&worker)); /* the driver is not taken down: it ends with the process */
+            _exit(work(&worker, NULL)); /* the driver is not taken down: it ends with the process */
     _exit(0);
 }

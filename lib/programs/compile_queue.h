@@ -29,6 +29,7 @@ struct kiln__compile_head {
     unsigned jobs;
     unsigned workers; /* processes that share the jobs */
     bool urgent;      /* somebody waits: at the usual priority, beside other such processes */
+    bool late_binary; /* the driver compiles more when it is asked for a binary */
     uint64_t limit;   /* most bytes in the folder of the cache */
     atomic_uchar outcomes[]; /* enum kiln__compile_outcome, of each job */
 };

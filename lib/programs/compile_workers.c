@@ -206,6 +206,8 @@ bool kiln__compile_workers_start(struct kiln__compile_workers *workers,
             &workers->jobs, kiln__store_thread_folder(programs->storing), &programs->shared_key,
             programs->limit, urgent || kiln__store_thread_is_awaited(), &workers->head,
             &workers->length);
+    if (workers->head)
+        workers->head->late_binary = programs->device.traits->late_binary;
     return workers->file >= 0 && start_rest(workers);
 }
 

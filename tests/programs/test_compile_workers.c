@@ -170,6 +170,38 @@ Test(compile_workers, they_share_what_is_to_be_stored)
     stop_here(&workers);
 }
 
+/* Entries that name a variant of a kernel. */
+static int count_entries(const char *variant)
+{
+    char command[400], *end;
+    char counted[16] = "";
+    snprintf(command, sizeof command, "grep -laF -e '/%s/' '%s'/kiln/*.bin | wc -l", variant,
+             fill_folder());
+    FILE *found = popen(command, "r");
+    cr_assert(found && fgets(counted, sizeof counted, found));
+    pclose(found);
+    return (int)strtol(counted, &end, 10);
+}
+
+/* One after the other in one process, which compiles nothing for any local size. */
+Test(compile_workers, a_binary_has_the_variants_of_its_own_launches_alone)
+{
+    struct kiln__compile_workers workers;
+    start_here();
+    if (!here.device.traits->late_binary)
+        cr_skip("this device's binaries have no variants");
+    cr_assert(start_workers(&workers, 1));
+    await_end(&workers);
+    expect_outcomes(&workers, KILN__JOB_STORED, KILN__JOB_STORED);
+    cr_expect_eq(count_entries("a/1-1-1-goffs0-smallgrid"), 1);
+    cr_expect_eq(count_entries("a/2-1-1-goffs0"), 1);
+    cr_expect_eq(count_entries("b/256-1-1-goffs0"), 1);
+    cr_expect_eq(count_entries("c/8-1-1-goffs0"), 1);
+    cr_expect_eq(count_entries("b/1-1-1-goffs0-smallgrid"), 0);
+    cr_expect_eq(count_entries("0-0-0"), 0);
+    stop_here(&workers);
+}
+
 /* Of `source`, and then one that is stored. */
 static void run_quick(struct kiln__compile_workers *workers, const char *source)
 {
@@ -187,17 +219,24 @@ static void run_quick(struct kiln__compile_workers *workers, const char *source)
     cr_expect_eq(fill_files(".bin"), 1);
 }
 
-/* Its launch finds compiled what is in the driver's cache, under the name that it looks for. */
-static int count_compiled(void)
+/* Its launch finds compiled what is in the driver's cache, under the name that it looks for.
+ * Workers have folders of their own there. */
+static int count_variant(const char *variant)
 {
     char command[400], *end;
     char counted[16] = "";
-    snprintf(command, sizeof command, "find '%s' -path '*/q/1-1-1-goffs0-smallgrid/q.so' | wc -l",
-             getenv("POCL_CACHE_DIR"));
+    snprintf(command, sizeof command,
+             "find '%s' -name 'kiln-[0-9]*' -prune -o -path '*/q/%s/q.so' -print | wc -l",
+             getenv("POCL_CACHE_DIR"), variant);
     FILE *found = popen(command, "r");
     cr_assert(found && fgets(counted, sizeof counted, found));
     pclose(found);
     return (int)strtol(counted, &end, 10);
+}
+
+static int count_compiled(void)
+{
+    return count_variant("1-1-1-goffs0-smallgrid");
 }
 
 static void launch_quick(const char *source)
@@ -233,6 +272,7 @@ Test(compile_workers, a_quick_kernel_is_left_to_the_driver_and_not_stored)
     run_quick(&workers, SOURCE("q"));
     cr_expect_eq(kiln__compile_workers_outcome(&workers, 0), KILN__JOB_PRESENT);
     cr_expect_eq(count_compiled(), 1);
+    cr_expect_eq(count_variant("0-0-0"), 0);
     launch_quick(SOURCE("q"));
     cr_expect_eq(count_compiled(), 1);
     stop_here(&workers);
