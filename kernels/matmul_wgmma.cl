@@ -31,7 +31,7 @@
  *     tf32       4      2      128     3       0           68     floats in two parts; the same layout
  *
  * Two parts: an operand is two matrices one behind the other, of what is left of its elements in
- * tf32 and of the rest (matmul_wgmma_pack.cl); if it has a batch, its matrices are such pairs. c is
+ * tf32 and of the rest (matmul_gpu_pack.cl); if it has a batch, its matrices are such pairs. c is
  * the sum of what the parts give but for both rests, for each 32 of k from zero: tensor cores cut off
  * what does not fit into a sum, so that long sums are made of short ones in float.
  *

@@ -214,6 +214,7 @@ lower_sources = \
 	lib/lower/matmul_cpu_skinny.c \
 	lib/lower/matmul_cpu_tiles.c \
 	lib/lower/matmul_gpu.c \
+	lib/lower/matmul_gpu_pack.c \
 	lib/lower/matmul_gpu_rows.c \
 	lib/lower/matmul_wgmma.c \
 	lib/lower/plan_make.c \
@@ -577,12 +578,12 @@ kernels = \
 	kernels/matmul_cpu_skinny.cl \
 	kernels/matmul_cpu_small.cl \
 	kernels/matmul_gpu.cl \
+	kernels/matmul_gpu_pack.cl \
 	kernels/matmul_gpu_rows.cl \
 	kernels/matmul_gpu_sum.cl \
 	kernels/matmul_mma.cl \
 	kernels/matmul_mma_rows.cl \
 	kernels/matmul_wgmma.cl \
-	kernels/matmul_wgmma_pack.cl \
 	kernels/narrow.cl \
 	kernels/blocks.cl \
 	kernels/one_launch.cl \

@@ -132,6 +132,13 @@ void kiln__plan_product_sums(struct kiln__plan *plan, uint32_t group,
                              const struct kiln__product *product, const struct kiln__matrix *sums,
                              int64_t splits);
 
+/* The operand, a or b of the product, in lines along k that begin at multiples of 16 bytes: a
+ * launch that makes them, of elements of `bytes` and so many `parts` (kernels/matmul_gpu_pack.cl).
+ * Of two bytes they are those that it is stored in. */
+struct kiln__matrix kiln__product_pack(struct kiln__plan *plan, uint32_t group,
+                                       const struct kiln__product *product,
+                                       const struct kiln__matrix *operand, int bytes, int parts);
+
 /* Whether its lines, and where it begins, are multiples of so many elements. */
 static inline bool kiln__matrix_by(const struct kiln__matrix *matrix, int64_t elements)
 {

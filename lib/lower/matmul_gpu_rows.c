@@ -161,11 +161,19 @@ static bool lies_by_eights(const struct kiln__matrix *side, kiln_type type)
     return runs_along(side) && kiln__matrix_copies(side, type, EIGHT);
 }
 
+/* Weights across k are brought along it, once. */
+static bool is_packed(const struct sides *sides)
+{
+    const struct kiln__matrix *many = &sides->many;
+    return !runs_along(many) && many->stored == sides->few.stored && many->plain_load &&
+           many->frozen;
+}
+
 static bool are_narrow(const struct sides *sides)
 {
     const kiln_type type = sides->few.stored;
     return (type == KILN_F16 || type == KILN_BF16) && lies_by_eights(&sides->few, type) &&
-           lies_by_eights(&sides->many, type);
+           (lies_by_eights(&sides->many, type) || is_packed(sides));
 }
 
 static bool is_proven(const struct kiln__plan *plan, kiln_type type, int64_t eights)
@@ -209,26 +217,31 @@ static bool mma_rows_suits(const struct kiln__plan *plan, const void *work)
 
 static void lower_mma_rows(struct kiln__plan *plan, uint32_t group, const void *work)
 {
-    const struct kiln__product *product = work;
-    const struct sides sides = sides_of(product);
-    const struct kiln__matrix *c = &product->c;
+    struct kiln__product product = *(const struct kiln__product *)work;
+    struct sides sides = sides_of(&product);
+    const struct kiln__matrix *c = &product.c;
+    if (is_packed(&sides)) {
+        struct kiln__matrix *weights = sides.few_are_columns ? &product.a : &product.b;
+        *weights = kiln__product_pack(plan, group, &product, weights, 2, 1);
+        sides = sides_of(&product);
+    }
     struct kiln__launch launch = kiln__product_launch(group, "matmul_mma_rows", "matmul_mma_rows");
     snprintf(launch.options, sizeof launch.options, "-DTYPE=%s -DEIGHTS=%d -DWARPS=%d",
              kiln_type_name(sides.few.stored), (int)kiln__div_up(sides.few_count, EIGHT), WARPS);
     kiln__product_range(&launch, kiln__div_up(sides.many_count, LINES) * MMA_ITEMS, 1,
-                        product->batch);
+                        product.batch);
     launch.local[0] = MMA_ITEMS;
     launch.self_tested = true;
     kiln__launch_memory(&launch, sides.few.slot);
     kiln__launch_memory(&launch, sides.many.slot);
     kiln__launch_memory(&launch, c->slot);
-    KILN__LAUNCH_INDICES(&launch, sides.few_count, sides.many_count, product->k);
+    KILN__LAUNCH_INDICES(&launch, sides.few_count, sides.many_count, product.k);
     kiln__launch_matrix(&launch, &sides.few);
     kiln__launch_matrix(&launch, &sides.many);
     kiln__launch_offset(&launch, c->slot, c->offset, c->item);
     KILN__LAUNCH_INDICES(&launch, sides.few_are_columns ? 1 : c->row,
                          sides.few_are_columns ? c->row : 1, c->batch, sides.few_are_columns);
-    const struct kiln__extras extras = {.product = product, .vector = 4};
+    const struct kiln__extras extras = {.product = &product, .vector = 4};
     kiln__plan_add_product_launch(plan, &extras, &launch);
 }
 

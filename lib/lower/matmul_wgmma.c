@@ -2,7 +2,7 @@
 /* Products on the tensor cores of NVIDIA's GPUs: of Hopper (kernels/matmul_wgmma.cl), and of what
  * has their instruction mma (kernels/matmul_mma.cl).
  *
- * Operands are read along k: others are packed first (kernels/matmul_wgmma_pack.cl), those of f32x3
+ * Operands are read along k: others are packed first (kernels/matmul_gpu_pack.cl), those of f32x3
  * always, into two parts. Warps finish their own sums or, where that was measured to be faster
  * (long epilogue, long k, several tiles a core), hand them to other warps.
  */
@@ -341,46 +341,6 @@ static bool matmul_wgmma_suits(const struct kiln__plan *plan, const struct engin
 
 /* ---- launching ---- */
 
-#define SQUARE 64 /* of an operand that a work-group packs */
-#define PACKERS 256
-
-/* An operand of `lines` lines along k, which are `row` apart, packed. */
-static struct kiln__matrix matmul_wgmma_pack(struct kiln__plan *plan, uint32_t group,
-                                             const struct kiln__product *product,
-                                             const struct kind *kind,
-                                             const struct kiln__matrix *operand, int64_t lines,
-                                             int64_t row, int64_t column)
-{
-    const int64_t chunk = 16 / kind->bytes, lead = kiln__div_up(product->k, chunk) * chunk;
-    const int64_t count = operand->batch ? product->batch : 1;
-    struct kiln__matrix packed = *operand;
-    packed.slot = kiln__plan_scratch(plan, (size_t)(count * kind->parts * lines * lead) *
-                                               (size_t)kind->bytes);
-    packed.offset = 0;
-    packed.item = (uint8_t)kind->bytes;
-    packed.batch = operand->batch ? kind->parts * lines * lead : 0;
-    packed.row = operand->operand ? 1 : lead;
-    packed.column = operand->operand ? lead : 1;
-    struct kiln__launch launch =
-        kiln__product_launch(group, "matmul_wgmma_pack", "matmul_wgmma_pack");
-    bool aligned = kiln__matrix_by(operand, 4) && (column == 1 ? product->k : lines) % 4 == 0;
-    struct kiln__extras extras = {.a = operand, .vector = 4, .aligned = aligned};
-    snprintf(launch.options, sizeof launch.options, "-DBYTES=%d -DPARTS=%d -DALIGNED=%d",
-             kind->bytes, kind->parts, aligned);
-    kiln__product_range(&launch, kiln__div_up(product->k, SQUARE) * PACKERS,
-                        kiln__div_up(lines, SQUARE), count);
-    launch.local[0] = PACKERS;
-    kiln__launch_memory(&launch, operand->slot);
-    kiln__launch_memory(&launch, packed.slot);
-    kiln__launch_offset(&launch, packed.slot, 0, packed.item);
-    KILN__LAUNCH_INDICES(&launch, lines, product->k, lead);
-    kiln__launch_offset(&launch, operand->slot, operand->offset, operand->item);
-    KILN__LAUNCH_INDICES(&launch, row, column, operand->batch);
-    kiln__plan_add_product_launch(plan, &extras, &launch);
-    kiln__plan_prepack(plan, packed.slot, operand->operand);
-    return packed;
-}
-
 /* The same with its operands where the kernel can take them. */
 static struct kiln__product matmul_wgmma_prepare(struct kiln__plan *plan, uint32_t group,
                                                  const struct kiln__product *product,
@@ -388,11 +348,11 @@ static struct kiln__product matmul_wgmma_prepare(struct kiln__plan *plan, uint32
 {
     struct kiln__product prepared = *product;
     if (!a_lies_right(kind, product))
-        prepared.a = matmul_wgmma_pack(plan, group, product, kind, &product->a, product->m,
-                                       product->a.row, product->a.column);
+        prepared.a =
+            kiln__product_pack(plan, group, product, &product->a, kind->bytes, kind->parts);
     if (!b_lies_right(kind, product))
-        prepared.b = matmul_wgmma_pack(plan, group, product, kind, &product->b, product->n,
-                                       product->b.column, product->b.row);
+        prepared.b =
+            kiln__product_pack(plan, group, product, &product->b, kind->bytes, kind->parts);
     return prepared;
 }
 

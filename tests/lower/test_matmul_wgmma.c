@@ -333,7 +333,7 @@ Test(wgmma, packs_what_does_not_lie_as_it_reads_it)
     expect_words(&(struct product){KILN_I8, 1, 256, 512, 4096, 0, 0, .after = NULL},
                  "-DBYTES=1 -DPARTS=1 -DALIGNED=1 64, matmul_wgmma");
     expect_words(&(struct product){KILN_I8, 3, 256, 512, 4100, 0, 1, .after = NULL},
-                 "-DBYTES=1 -DPARTS=1 -DALIGNED=1 65, matmul_wgmma_pack, matmul_wgmma");
+                 "-DBYTES=1 -DPARTS=1 -DALIGNED=1 65, matmul_gpu_pack, matmul_wgmma");
 }
 
 /* It reads weights of 16 bits as fast for a few rows as for many; fewer are for
@@ -406,7 +406,7 @@ Test(wgmma, multiplies_f32_where_that_is_asked_for)
     product.transpose_a = 1;
     expect_words(&product, "-DBYTES=4 -DPARTS=1 -DALIGNED=1 64, matmul_wgmma");
     product.precision = KILN_PRECISION_F32X3;
-    expect_words(&product, "-DBYTES=4 -DPARTS=2 -DALIGNED=1 64, matmul_wgmma_pack, matmul_wgmma");
+    expect_words(&product, "-DBYTES=4 -DPARTS=2 -DALIGNED=1 64, matmul_gpu_pack, matmul_wgmma");
     product.precision = KILN_PRECISION_EXACT;
     expect_other(&product);
     product.precision = KILN_PRECISION_DEFAULT;
@@ -510,6 +510,37 @@ Test(wgmma, is_mma_on_other_generations)
     cr_expect_str_neq(planned(&device, &product), "");
 }
 
+/* The kernels of 16 rows times weights, as batches have them with `kiln_cast()` or by a policy. */
+static const char *kernels_of_rows(bool in_buffer)
+{
+    static char words[512];
+    struct kiln__device device = imagined_hopper();
+    struct kiln__plan_options options = {.device = &device, .self_tester = &self_tester};
+    struct kiln__plan plan;
+    char wrong[KILN__WRONG] = "";
+    kiln_batch *batch = kiln_batch_create(imagined_gpu());
+    kiln_tensor a = operand(batch, KILN_BF16, 1, 16, 768, false);
+    kiln_tensor b = in_buffer ? kiln_cast(batch, imagine_weights(batch, 768, 3072), KILN_BF16)
+                              : operand(batch, KILN_BF16, 1, 768, 3072, false);
+    ask(batch, kiln_matmul(batch, a, b));
+    cr_assert_eq(kiln__compile_plan(&batch->graph, &options, NULL, &plan, NULL), KILN_OK);
+    cr_expect_eq(kiln__launches_verify(&plan, wrong), KILN_OK, "%s", wrong);
+    words[0] = 0;
+    for (size_t i = 0; i < plan.launches.count; i++)
+        sprintf(words + strlen(words), "%s%s ", plan.launches.items[i].kernel,
+                plan.launches.items[i].prepacks ? "once" : "");
+    kiln__plan_free(&plan);
+    kiln_batch_release(batch);
+    return words;
+}
+
+Test(wgmma, leaves_few_rows_by_weights_of_either_direction_to_a_kernel_for_them)
+{
+    believed = 64 + 128 + 256 + 16;
+    cr_expect_str_eq(kernels_of_rows(true), "kiln_maponce matmul_gpu_packonce matmul_mma_rows ");
+    cr_expect_str_eq(kernels_of_rows(false), "matmul_wgmma ", "what is not there to stay");
+}
+
 /* ---- what the driver says ---- */
 
 #define ROWS 72
@@ -526,17 +557,17 @@ static float split(float value, bool rest)
 static cl_kernel pack_kernel(cl_context cl, cl_device_id device, const char *options)
 {
     cl_int code;
-    const char *text = kiln__kernel_text("matmul_wgmma_pack");
+    const char *text = kiln__kernel_text("matmul_gpu_pack");
     cl_program program = clCreateProgramWithSource(cl, 1, &text, NULL, &code);
     cr_assert_eq(clBuildProgram(program, 1, &device, options, NULL, NULL), CL_SUCCESS);
-    cl_kernel kernel = clCreateKernel(program, "matmul_wgmma_pack", &code);
+    cl_kernel kernel = clCreateKernel(program, "matmul_gpu_pack", &code);
     cr_assert_eq(code, CL_SUCCESS);
     clReleaseProgram(program);
     return kernel;
 }
 
-static void pack(kiln_context *context, const char *options, bool across, const float *from,
-                 void *packed, size_t bytes)
+static void pack(kiln_context *context, const char *options, bool across, const void *from,
+                 size_t from_bytes, void *packed, size_t bytes)
 {
     cl_context cl;
     cl_device_id device;
@@ -544,9 +575,8 @@ static void pack(kiln_context *context, const char *options, bool across, const 
     cl_int code;
     cr_assert_eq(kiln_context_cl(context, &cl, &device, &queue), KILN_OK);
     cl_kernel kernel = pack_kernel(cl, device, options);
-    cl_mem memory[2] = {
-        clCreateBuffer(cl, CL_MEM_COPY_HOST_PTR, ROWS * DEPTH * sizeof(float), (void *)from, &code),
-        clCreateBuffer(cl, CL_MEM_COPY_HOST_PTR, bytes, packed, &code)};
+    cl_mem memory[2] = {clCreateBuffer(cl, CL_MEM_COPY_HOST_PTR, from_bytes, (void *)from, &code),
+                        clCreateBuffer(cl, CL_MEM_COPY_HOST_PTR, bytes, packed, &code)};
     const cl_long integers[] = {0, ROWS, DEPTH, LEAD, 0, across ? 1 : DEPTH, across ? ROWS : 1, 0};
     for (cl_uint i = 0; i < 2; i++)
         clSetKernelArg(kernel, i, sizeof(cl_mem), &memory[i]);
@@ -570,8 +600,8 @@ Test(wgmma, packs_lines_of_either_direction)
     for (int across = 0; across < 2; across++) {
         for (size_t i = 0; i < ROWS * DEPTH; i++)
             from[i] = 0.5f + (float)(i * 2654435761u >> 8 & 0x7fffff) * 0x1p-24f;
-        pack(context, "-cl-std=CL1.2 -cl-opt-disable -DBYTES=4 -DPARTS=2", across, from, both,
-             sizeof both);
+        pack(context, "-cl-std=CL1.2 -cl-opt-disable -DBYTES=4 -DPARTS=2", across, from,
+             sizeof from, both, sizeof both);
         for (size_t i = 0; i < ROWS * DEPTH; i++) {
             size_t row = across ? i % ROWS : i / DEPTH, k = across ? i / ROWS : i % DEPTH;
             float main = both[row * LEAD + k], rest = both[(ROWS + row) * LEAD + k];
@@ -581,12 +611,32 @@ Test(wgmma, packs_lines_of_either_direction)
         }
         for (size_t i = 0; i < ROWS * DEPTH; i++)
             from[i] = (float)((int)((uint32_t)i * 2654435761u >> 24) - 128);
-        pack(context, "-cl-std=CL1.2 -cl-opt-disable -DBYTES=1 -DALIGNED=1", across, from, whole,
-             sizeof whole);
+        pack(context, "-cl-std=CL1.2 -cl-opt-disable -DBYTES=1 -DALIGNED=1", across, from,
+             sizeof from, whole, sizeof whole);
         for (size_t i = 0; i < ROWS * DEPTH; i++)
             cr_assert_eq(
                 (float)whole[across ? i % ROWS * LEAD + i / ROWS : i / DEPTH * LEAD + i % DEPTH],
                 from[i]);
+    }
+    close_context(context);
+}
+
+/* Whatever they are: no number is made of them. */
+Test(wgmma, packs_elements_of_16_bits_as_they_are)
+{
+    static uint16_t from[ROWS * DEPTH], packed[ROWS * LEAD];
+    kiln_context *context = open_context_with(NULL);
+    for (int way = 0; way < 4; way++) {
+        const bool across = way & 1;
+        char options[96];
+        snprintf(options, sizeof options, "-cl-std=CL1.2 -cl-opt-disable -DBYTES=2 -DALIGNED=%d",
+                 way / 2);
+        for (size_t i = 0; i < ROWS * DEPTH; i++)
+            from[i] = (uint16_t)((i + (size_t)way) * 40503u);
+        pack(context, options, across, from, sizeof from, packed, sizeof packed);
+        for (size_t i = 0; i < ROWS * DEPTH; i++)
+            cr_assert_eq(packed[across ? i % ROWS * LEAD + i / ROWS : i / DEPTH * LEAD + i % DEPTH],
+                         from[i], "element %zu, way %d", i, way);
     }
     close_context(context);
 }

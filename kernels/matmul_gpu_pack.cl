@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An operand for matmul_wgmma.cl, from wherever its elements lie and whatever is made of them: lines
- * with k contiguous, `lead` elements apart, [batch][part][lines][lead].
+ * An operand for matmul_wgmma.cl or matmul_mma_rows.cl, from wherever its elements lie and whatever is
+ * made of them: lines with k contiguous, `lead` elements apart, [batch][part][lines][lead].
  *
  *     args    a, packed, packed_offset, lines, k, lead, a_offset, a_row, a_column, a_batch
  *     global  256 * ceil(k / 64), ceil(lines / 64), batch        local  256, 1, 1
@@ -13,6 +13,7 @@
  *
  *     BYTES  PARTS  packed has
  *     1      1      i8, of whole numbers
+ *     2      1      elements of 16 bits, as they are
  *     4      1      floats
  *     4      2      floats in tf32, and then what is left of them, in tf32 as well */
 #ifndef BYTES
@@ -28,27 +29,38 @@
 
 #include "helpers.h"
 
-#define LOAD(i, space, p) (*(space const float4 *)(p))
+#if BYTES == 2
+#define VALUE ushort
+#define VALUES ushort4
+#else
+#define VALUE float
+#define VALUES float4
+#endif
+#if BYTES == 1
+#define ELEMENT char
+#else
+#define ELEMENT VALUE
+#endif
+
+#define LOAD(i, space, p) (*(space const VALUES *)(p))
 #define VECTOR 4
 #include "operands.h"
+#if BYTES == 2
+#undef OPERAND_A_TYPE
+#define OPERAND_A_TYPE VALUE
+#endif
 
 #define EDGE 64
 #define ITEMS 256
 #define QUADS (EDGE / 4)
 
-#if BYTES == 1
-#define ELEMENT char
-#else
-#define ELEMENT float
-#endif
-
 /* Four neighbours along k, to a multiple of as much. */
-INLINE void store_quad(float4 value, __global ELEMENT *to)
+INLINE void store_quad(VALUES value, __global ELEMENT *to)
 {
 #if BYTES == 1
     *(__global char4 *)to = convert_char4(value);
 #else
-    *(__global float4 *)to = value;
+    *(__global VALUES *)to = value;
 #endif
 }
 
@@ -64,7 +76,7 @@ INLINE float4 round_to_tf32(float4 value)
 
 /* A square of local memory, by k; reading goes along whichever is contiguous. */
 #if ALIGNED
-INLINE void read_square(__local float square[EDGE][EDGE + 1],
+INLINE void read_square(__local VALUE square[EDGE][EDGE + 1],
                         __global const OPERAND_A_TYPE *restrict a, long row, long column, int lines,
                         int depth, int item PLACE_A)
 {
@@ -76,7 +88,7 @@ INLINE void read_square(__local float square[EDGE][EDGE + 1],
         if (line >= lines || k >= depth)
             continue;
         __global const OPERAND_A_TYPE *from = a + line * row + k * column;
-        const float4 quad = READ_A_VECTOR(0, from, line, k);
+        const VALUES quad = READ_A_VECTOR(0, from, line, k);
         square[k][line] = quad.x;
         square[k + along][line + !along] = quad.y;
         square[k + 2 * along][line + 2 * !along] = quad.z;
@@ -84,7 +96,7 @@ INLINE void read_square(__local float square[EDGE][EDGE + 1],
     }
 }
 #else
-INLINE void read_square(__local float square[EDGE][EDGE + 1],
+INLINE void read_square(__local VALUE square[EDGE][EDGE + 1],
                         __global const OPERAND_A_TYPE *restrict a, long row, long column, int lines,
                         int depth, int item PLACE_A)
 {
@@ -99,11 +111,11 @@ INLINE void read_square(__local float square[EDGE][EDGE + 1],
 #endif
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-matmul_wgmma_pack(__global const OPERAND_A_TYPE *restrict a, __global ELEMENT *restrict packed,
+matmul_gpu_pack(__global const OPERAND_A_TYPE *restrict a, __global ELEMENT *restrict packed,
                   long packed_offset, long lines, long k, long lead, long a_offset, long a_row,
                   long a_column, long a_batch OPERAND_A_PARAMETERS)
 {
-    __local float square[EDGE][EDGE + 1];
+    __local VALUE square[EDGE][EDGE + 1];
     const int item = get_local_id(0);
     const long batch = get_group_id(2);
     const long first_k = (long)get_group_id(0) * EDGE, first = (long)get_group_id(1) * EDGE;
@@ -119,11 +131,11 @@ matmul_wgmma_pack(__global const OPERAND_A_TYPE *restrict a, __global ELEMENT *r
         const int line = item / QUADS + i * (ITEMS / QUADS), at = item % QUADS * 4;
         if (line >= high || at >= depth)
             continue;
-        float4 quad;
+        VALUES quad;
         quad.x = square[at][line];
-        quad.y = at + 1 < depth ? square[at + 1][line] : 0.0f;
-        quad.z = at + 2 < depth ? square[at + 2][line] : 0.0f;
-        quad.w = at + 3 < depth ? square[at + 3][line] : 0.0f;
+        quad.y = at + 1 < depth ? square[at + 1][line] : (VALUE)0;
+        quad.z = at + 2 < depth ? square[at + 2][line] : (VALUE)0;
+        quad.w = at + 3 < depth ? square[at + 3][line] : (VALUE)0;
 #if PARTS == 2
         const float4 near = round_to_tf32(quad);
         store_quad(near, packed + line * lead + at);
