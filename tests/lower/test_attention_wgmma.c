@@ -46,6 +46,8 @@ struct attention {
     kiln_type result; /* that it is cast to; 0: none */
 };
 
+static int64_t window; /* of all of a test's */
+
 static const char nothing[16];
 
 static kiln_tensor operand(kiln_batch *batch, kiln_type type, size_t heads, size_t rows,
@@ -66,6 +68,7 @@ static const char *planned_by(const struct kiln__device *device,
     kiln_batch *batch = kiln_batch_create(imagined_gpu());
     kiln_attention_options how = KILN_ATTENTION_OPTIONS_INIT;
     how.scale = a->scale;
+    how.window = window;
     kiln_tensor q = operand(batch, a->q, a->heads, a->m, a->d);
     kiln_tensor k = operand(batch, a->k, a->heads, a->n, a->d);
     kiln_tensor v = operand(batch, a->v, a->heads, a->n, a->e);
@@ -144,6 +147,15 @@ Test(attention_wgmma, stores_narrow_results_at_once)
         &(struct attention){NARROW(KILN_BF16), 8, 512, 512, 64, 63, 0, KILN_F32, KILN_BF16},
         "-DROWS=64 -DKEYS=32 -DLANES=16 -DDEPTH=64 -DWIDTH=64 -DMASK=2 -DRUNS=1 "
         "-DRESULT_BF16 8 x 8");
+}
+
+/* attention_cpu stores none. */
+Test(attention_wgmma, stores_narrow_results_of_windows)
+{
+    window = 100;
+    expect_words(&(struct attention){NARROW(KILN_BF16), 8, 512, 512, 64, 63, 0, 0, KILN_BF16},
+                 "-DROWS=64 -DKEYS=32 -DLANES=16 -DDEPTH=64 -DWIDTH=64 -DMASK=0 -DRUNS=1 "
+                 "-DRESULT_BF16 -DWINDOW=2 8 x 8");
 }
 
 #define MASKED "-DTYPE=f16 -DRESULT=f32 -DDEPTH=64 -DSTAGES=2 -DLOCAL=82944 -DALIGNED=1 -DRUNS=1 "
