@@ -45,6 +45,7 @@
 #define ALIGNED 0
 #endif
 
+#include "behind.h"
 #include "epilogue.h"
 #include "helpers.h"
 
@@ -119,8 +120,9 @@ matmul_gpu_along(__global const OPERAND_A_TYPE *restrict few,
                  long many_offset, long many_lead, long many_batch, long c_offset, long c_few,
                  long c_many, long c_batch, long depth, long splits, long c_split,
                  long few_are_columns OPERAND_A_PARAMETERS OPERAND_B_PARAMETERS
-                 EPILOGUE_PARAMETERS)
+                 EPILOGUE_PARAMETERS BEHIND_PARAMETERS)
 {
+    BEHIND_MEMORY
     __local float shared[VALUES * PITCH];
     const int item = get_local_id(0);
     const long batch = get_group_id(2), split = get_group_id(1);
@@ -172,11 +174,12 @@ matmul_gpu_along(__global const OPERAND_A_TYPE *restrict few,
     shared[item] = sum;
     barrier(CLK_LOCAL_MEM_FENCE);
     const long f = value / LINES, line = line0 + value % LINES;
-    if (chunk > 0 || f >= few_count || line >= many_count)
-        return;
-    for (int i = 1; i < CHUNKS; i++)
-        sum += shared[i * VALUES + value];
-    store(sum, true, c + f * c_few, c_many, batch, f, line, few_are_columns EPILOGUE_ARGUMENTS);
+    if (chunk == 0 && f < few_count && line < many_count) {
+        for (int i = 1; i < CHUNKS; i++)
+            sum += shared[i * VALUES + value];
+        store(sum, true, c + f * c_few, c_many, batch, f, line, few_are_columns EPILOGUE_ARGUMENTS);
+    }
+    BEHIND
 }
 #else
 #if WARPS
@@ -200,8 +203,9 @@ matmul_gpu_across(__global const OPERAND_A_TYPE *few,
                   long many_offset, long many_lead, long many_batch, long c_offset, long c_few,
                   long c_many, long c_batch, long depth, long splits, long c_split,
                   long few_are_columns OPERAND_A_PARAMETERS OPERAND_B_PARAMETERS
-                  EPILOGUE_PARAMETERS)
+                  EPILOGUE_PARAMETERS BEHIND_PARAMETERS)
 {
+    BEHIND_MEMORY
     __local float4 shared[ITEMS], told[2][ROUNDS][SLICES][FEW];
     const int item = get_local_id(0), lane = item % LANES, slice = item / LANES;
     const long batch = get_group_id(2), split = get_group_id(1);
@@ -289,5 +293,6 @@ matmul_gpu_across(__global const OPERAND_A_TYPE *few,
         for (int i = 0; i < FEW - 1; i++)
             sums[i] = sums[i + 1];
     }
+    BEHIND
 }
 #endif

@@ -29,6 +29,7 @@
 #define ROUNDS 2
 #endif
 
+#include "behind.h"
 #include "epilogue.h"
 #include "helpers.h"
 
@@ -68,8 +69,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 matmul_mma_rows(__global const ushort *few, __global const ushort *many, __global float *c,
                 long few_count, long many_count, long k, long few_offset, long few_lead,
                 long few_batch, long many_offset, long many_lead, long many_batch, long c_offset,
-                long c_few, long c_many, long c_batch, long few_are_columns EPILOGUE_PARAMETERS)
+                long c_few, long c_many, long c_batch, long few_are_columns EPILOGUE_PARAMETERS
+                BEHIND_PARAMETERS)
 {
+    BEHIND_MEMORY
     __local float shared[WARPS][FEW][LINES + 4];
     const int item = get_local_id(0), lane = item & 31, warp = item >> 5;
     const int eighth = lane >> 2, quarter = lane & 3;
@@ -143,4 +146,5 @@ matmul_mma_rows(__global const ushort *few, __global const ushort *many, __globa
         const long row = few_are_columns ? line : f, column = few_are_columns ? f : line;
         c[f * c_few + line * c_many] = EPILOGUE(sum, batch, row, column);
     }
+    BEHIND
 }

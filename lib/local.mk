@@ -241,6 +241,9 @@ codegen_sources = \
 	lib/codegen/emit.h \
 	lib/codegen/epilogue_text.c \
 	lib/codegen/generic_text.c \
+	lib/codegen/last_groups.c \
+	lib/codegen/last_groups.h \
+	lib/codegen/last_groups_text.c \
 	lib/codegen/load_gather.c \
 	lib/codegen/one_launch.c \
 	lib/codegen/one_launch.h \
@@ -567,6 +570,7 @@ kernels = \
 	kernels/generic.cl \
 	kernels/lanes.cl \
 	kernels/lanes_integers.cl \
+	kernels/last_groups.cl \
 	kernels/math.cl \
 	kernels/math_end.cl \
 	kernels/math_inverse.cl \
@@ -609,6 +613,7 @@ kernel_headers = \
 	kernels/attention_parts.h \
 	kernels/attention_ptx.h \
 	kernels/attention_wgmma.h \
+	kernels/behind.h \
 	kernels/cpu_dots.h \
 	kernels/cpu_lines.h \
 	kernels/cpu_pack.h \

@@ -32,6 +32,7 @@ criterion_tests = \
 	tests/nn/test_convolution \
 	tests/runtime/test_counts \
 	tests/runtime/test_one_launch \
+	tests/runtime/test_last_groups \
 	tests/runtime/test_one_launch_groups \
 	tests/runtime/test_packed_arguments \
 	tests/device/test_device \
@@ -578,6 +579,7 @@ libtest_support_la_SOURCES = \
 	tests/support/gradient.h \
 	tests/support/graph.c \
 	tests/support/graph.h \
+	tests/support/grouped.h \
 	tests/support/grown.c \
 	tests/support/grown.h \
 	tests/support/interpret.c \

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "codegen/emit.h"
+#include "codegen/last_groups.h"
 #include "codegen/packed_text.h"
 #include "fuse/loop_nest.h"
 #include "util/kernel_texts.h"
@@ -98,6 +99,13 @@ void kiln__codegen_name(const struct kiln__plan *plan, const struct kiln__launch
 static void emit_text(const struct kiln__plan *plan, const struct kiln__launch *launch, bool brief,
                       bool checked, struct kiln__text *source)
 {
+    if (kiln__launch_has_behind(launch)) {
+        const struct kiln__launch *product = &plan->launches.items[launch->phases.items[0]];
+        if (kiln__launch_has_text(product))
+            emit_text(plan, product, brief, checked, source);
+        kiln__last_groups_source(plan, launch, brief, source);
+        return;
+    }
     if (launch->phases.count) {
         kiln__joined_source(plan, launch, brief, source);
         return;

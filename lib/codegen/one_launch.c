@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "codegen/codegen.h"
+#include "codegen/last_groups.h"
 #include "graph/attention.h"
 #include "plan/launch_text.h"
 #include "plan/packing.h"
@@ -89,12 +90,18 @@ static bool add_function(struct functions *functions, uint32_t launch, struct ki
     return false;
 }
 
+/* Of a launch with a table. */
+static bool is_phase(const struct kiln__plan *plan, const struct kiln__launch *launch)
+{
+    return launch->joined && !kiln__launch_has_behind(&plan->joined.items[launch->joined - 1]);
+}
+
 static bool collect_functions(const struct kiln__plan *plan, struct functions *functions)
 {
     bool done = functions->of;
     for (uint32_t i = 0; i < plan->launches.count && done; i++) {
         struct kiln__text name = {0};
-        if (!plan->launches.items[i].joined)
+        if (!is_phase(plan, &plan->launches.items[i]))
             continue;
         kiln__phase_name(plan, i, &name);
         done = !name.failed && add_function(functions, i, &name);
@@ -115,7 +122,8 @@ static bool sort_functions(struct kiln__plan *plan, struct functions *functions)
         place_of[functions->all.items[i].number] = i;
     }
     for (size_t i = 0; i < plan->launches.count && done; i++)
-        functions->of[i] = place_of[functions->of[i]];
+        if (is_phase(plan, &plan->launches.items[i]))
+            functions->of[i] = place_of[functions->of[i]];
     free(place_of);
     return done;
 }
@@ -221,6 +229,8 @@ static const char *obstacle_of_length(const struct kiln__plan *plan, uint32_t in
 static const char *obstacle(const struct kiln__plan *plan, uint32_t index)
 {
     const struct kiln__launch *launch = &plan->launches.items[index];
+    if (launch->joined)
+        return "a product's last work-groups do it, or what is behind it";
     if (kiln__phases_share_groups(plan) && !is_map(plan, launch))
         return "its kernel is no map whose work-items exchange nothing";
     if (!kiln__phases_share_groups(plan) && obstacle_of_items(plan, launch))
@@ -346,7 +356,8 @@ static size_t count_memories(const struct kiln__plan *plan)
 {
     size_t most = 0, multiple = kiln__phases_share_groups(plan) ? MULTIPLE_HORIZONTAL : MULTIPLE;
     for (size_t i = 0; i < plan->joined.count; i++)
-        if (most < plan->joined.items[i].arguments.count)
+        if (!kiln__launch_has_behind(&plan->joined.items[i]) &&
+            most < plan->joined.items[i].arguments.count)
             most = plan->joined.items[i].arguments.count;
     return (most + multiple - 1) / multiple * multiple;
 }
@@ -372,7 +383,8 @@ static bool complete_all(struct kiln__plan *plan)
     const size_t memories = count_memories(plan);
     bool done = find_functions(plan, &functions);
     for (size_t i = 0; i < plan->joined.count && done; i++)
-        done = complete(plan, &functions, memories, &plan->joined.items[i]);
+        done = kiln__launch_has_behind(&plan->joined.items[i]) ||
+               complete(plan, &functions, memories, &plan->joined.items[i]);
     free_functions(&functions);
     return done;
 }
@@ -457,7 +469,11 @@ bool kiln__launches_join(struct kiln__plan *plan)
 {
     struct kiln__launch joined = {.failed = false};
     size_t candidates = 0;
-    for (uint32_t i = 0; kiln__launches_may_join(plan) && i < plan->launches.count; i++)
+    if (!kiln__launches_may_join(plan))
+        return true;
+    if (kiln__phases_share_groups(plan) && !kiln__join_last_groups(plan))
+        return false;
+    for (uint32_t i = 0; i < plan->launches.count; i++)
         candidates += !obstacle(plan, i);
     if (candidates < fewest_phases(plan))
         return true;

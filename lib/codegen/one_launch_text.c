@@ -12,6 +12,7 @@
 #include "codegen/one_launch.h"
 
 #include "codegen/codegen.h"
+#include "codegen/last_groups.h"
 #include "codegen/phase_text.h"
 #include "util/code.h"
 #include "util/kernel_texts.h"
@@ -36,6 +37,10 @@ void kiln__phase_name(const struct kiln__plan *plan, uint32_t launch, struct kil
 void kiln__joined_name(const struct kiln__plan *plan, const struct kiln__launch *joined,
                        struct kiln__text *name)
 {
+    if (kiln__launch_has_behind(joined)) {
+        kiln__last_groups_name(plan, joined, name);
+        return;
+    }
     kiln__text_add(name, "one launch %zu", joined->arguments.count);
     for (size_t i = 0; i < plan->functions.count; i++) {
         struct kiln__text own = {0};
@@ -53,9 +58,10 @@ static void write_function(const struct kiln__plan *plan, const struct kiln__lau
     struct kiln__text own = {0};
     kiln__codegen_phase(plan, phase, &own);
     source->failed = source->failed || own.failed;
+    const struct kiln__phase_form form = {
+        .number = number, .items = kiln__phases_share_groups(plan) ? (unsigned)phase->local[0] : 1};
     if (own.data && !own.failed)
-        kiln__phase_text(own.data, phase->options, number,
-                         kiln__phases_share_groups(plan) ? (unsigned)phase->local[0] : 1, source);
+        kiln__phase_text(own.data, phase->options, &form, source);
     kiln__text_free(&own);
 }
 

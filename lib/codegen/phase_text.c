@@ -5,6 +5,7 @@
 #include "codegen/phase_text.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "codegen/parameters.h"
@@ -16,8 +17,9 @@ struct word {
 
 struct phase {
     KILN__VECTOR(struct word) names; /* that the text defines */
-    unsigned number, items;
+    struct kiln__phase_form form;
     struct kiln__text *text;
+    size_t lent; /* bytes of local memory so far */
     bool failed;
 };
 
@@ -136,17 +138,39 @@ static void write_options(struct phase *phase, const char *options)
         const struct word name = {at, kiln__identifier_length(at)};
         const char *value = at + name.length + (at[name.length] == '=');
         add_name(phase, name);
-        kiln__text_add(phase->text, "#define p%u_%.*s %.*s\n", phase->number, (int)name.length,
+        kiln__text_add(phase->text, "#define p%u_%.*s %.*s\n", phase->form.number, (int)name.length,
                        name.at, (int)strcspn(value, " "), value);
     }
 }
 
+/* "local TYPE NAME[COUNT]": a pointer into what is lent. Returns what is left behind it. */
+static const char *write_lent(struct phase *phase, const char *at)
+{
+    const char *type = at + strspn(at, " "), *name = type + kiln__identifier_length(type);
+    name += strspn(name, " ");
+    const size_t length = kiln__identifier_length(name);
+    const char *count = name + length + (name[length] == '[');
+    kiln__text_add(phase->text, "local %.*s *const %.*s = (local %.*s *)(phase_memory + %zu)",
+                   (int)kiln__identifier_length(type), type, (int)length, name,
+                   (int)kiln__identifier_length(type), type, phase->lent / sizeof(int64_t));
+    phase->lent += strtoul(count, NULL, 10) * sizeof(int64_t);
+    return count + strcspn(count, "]") + 1;
+}
+
+static void open_parameters(const struct phase *phase)
+{
+    kiln__text_add(phase->text,
+                   "(%sconst int phase_item, const int phase_wide, const int phase_high, ",
+                   phase->form.lent_memory ? "local long *const phase_memory, " : "");
+}
+
 /* Returns what is left behind the word. */
-static const char *write_word(const struct phase *phase, struct word word, bool *kernel)
+static const char *write_word(struct phase *phase, struct word word, bool *kernel)
 {
     static const char sized[] = "__attribute__((reqd_work_group_size(";
     static const char *const kernels[] = {"kernel", "__kernel", NULL};
     static const char *const locals[] = {"local", "__local", NULL};
+    static const char *const restricts[] = {"restrict", NULL};
     static const char *const items[] = {"get_group_id", NULL};
     static const char *const globals[] = {"get_global_id", NULL};
     static const char *const sizes[] = {"get_global_size", "get_num_groups",
@@ -158,21 +182,24 @@ static const char *write_word(const struct phase *phase, struct word word, bool 
     if (is_any(word, kernels)) {
         *kernel = true;
         kiln__text_add(text, "static __attribute__((noinline))");
+    } else if (is_any(word, locals) && phase->form.lent_memory) {
+        end = write_lent(phase, end);
+    } else if (is_any(word, restricts) && phase->form.lent_memory) {
+        return end;
     } else if (is_any(word, locals)) {
         kiln__text_add(text, "__private");
-    } else if (is_any(word, items) || (is_any(word, globals) && phase->items == 1)) {
-        kiln__text_add(text, "p%u_item", phase->number);
+    } else if (is_any(word, items) || (is_any(word, globals) && phase->form.items == 1)) {
+        kiln__text_add(text, "p%u_item", phase->form.number);
     } else if (is_any(word, globals)) {
-        kiln__text_add(text, "p%u_global", phase->number);
-    } else if (is_any(word, sizes) && phase->items == 1) {
-        kiln__text_add(text, "p%u_size", phase->number);
+        kiln__text_add(text, "p%u_global", phase->form.number);
+    } else if (is_any(word, sizes) && phase->form.items == 1) {
+        kiln__text_add(text, "p%u_size", phase->form.number);
     } else {
         if (is_own(phase, word))
-            kiln__text_add(text, "p%u_", phase->number);
+            kiln__text_add(text, "p%u_", phase->form.number);
         kiln__text_add_bytes(text, word.at, word.length);
         if (*kernel && *end == '(') {
-            kiln__text_add(text,
-                           "(const int phase_item, const int phase_wide, const int phase_high, ");
+            open_parameters(phase);
             *kernel = false;
             end++;
         }
@@ -180,23 +207,32 @@ static const char *write_word(const struct phase *phase, struct word word, bool 
     return end;
 }
 
-void kiln__phase_text(const char *source, const char *options, unsigned number, unsigned items,
-                      struct kiln__text *text)
+/* What the text calls to know its work-group, and its item. */
+static void write_places(const struct phase *phase)
 {
-    struct phase phase = {.number = number, .items = items, .text = text};
+    const unsigned number = phase->form.number;
+    if (phase->form.items > 1)
+        kiln__text_add(
+            phase->text,
+            "#define p%u_item(dimension) phase_item\n"
+            "#define p%u_global(dimension) (phase_item * %u + get_local_id(dimension))\n",
+            number, number, phase->form.items);
+    else
+        kiln__text_add(phase->text,
+                       "#define p%u_item(dimension) "
+                       "kiln_item(dimension, phase_item, phase_wide, phase_high)\n"
+                       "#define p%u_size(dimension) ((dimension) ? phase_high : phase_wide)\n",
+                       number, number);
+}
+
+size_t kiln__phase_text(const char *source, const char *options,
+                        const struct kiln__phase_form *form, struct kiln__text *text)
+{
+    struct phase phase = {.form = *form, .text = text};
     bool kernel = false;
     collect(&phase, source);
     write_options(&phase, options);
-    kiln__text_add(text,
-                   "#define p%u_item(dimension) "
-                   "kiln_item(dimension, phase_item, phase_wide, phase_high)\n"
-                   "#define p%u_size(dimension) ((dimension) ? phase_high : phase_wide)\n",
-                   number, number);
-    if (items > 1)
-        kiln__text_add(text,
-                       "#define p%u_global(dimension) "
-                       "(p%u_item(dimension) * %u + get_local_id(dimension))\n",
-                       number, number, items);
+    write_places(&phase);
     for (const char *at = source; *at;) {
         const size_t passed = passed_over(at);
         if (begins_word(*at)) {
@@ -208,4 +244,5 @@ void kiln__phase_text(const char *source, const char *options, unsigned number, 
     }
     text->failed = text->failed || phase.failed;
     kiln__vector_free(&phase.names);
+    return phase.lent;
 }

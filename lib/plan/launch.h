@@ -180,7 +180,8 @@ struct kiln__launch {
 static inline bool kiln__launch_has_text(const struct kiln__launch *launch)
 {
     return launch->source == KILN__SOURCE_NEST || launch->source == KILN__SOURCE_CUSTOM ||
-           launch->variant.epilogue || launch->variant.operands || launch->variant.generic;
+           launch->variant.epilogue || launch->variant.operands || launch->variant.generic ||
+           launch->phases.count;
 }
 
 /* Whether it is by a kernel of this family, of the catalogue. */

@@ -21,8 +21,7 @@ static bool may_pack(const struct kiln__plan *plan, const struct kiln__launch *l
 {
     const bool own = launch->source == KILN__SOURCE_NEST || launch->source == KILN__SOURCE_TEMPLATE;
     return plan->options.device->traits->dear_arguments && own && !launch->variant.generic &&
-           !launch->table.count && !launch->phases.count &&
-           launch->arguments.count <= KILN__MOST_PACKED;
+           !launch->table.count && launch->arguments.count <= KILN__MOST_PACKED;
 }
 
 /* The earlier argument whose memory argument `k` has, too; k: there is none. */

@@ -13,8 +13,8 @@
 /* Arguments of a launch that is packed at most; and its vectors, which with as much memory as may
  * be take the 1,024 bytes that OpenCL promises. */
 #define KILN__MOST_PACKED 128
-#define KILN__MOST_VECTORS 4
-#define KILN__MOST_MEMORIES 64
+#define KILN__MOST_VECTORS 6
+#define KILN__MOST_MEMORIES 32
 
 struct kiln__packing {
     unsigned memories; /* parameters that are memory; vectors are behind them */

@@ -3,40 +3,15 @@
  * for a GPU: the same bits as many launches give, and never two of which one needs the other. */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "../support/check.h"
-#include "../support/context.h"
-#include "session/context.h"
+#include "../support/grouped.h"
 
 enum { PARAMETERS = 5, MOST = 1500 };
 
 static const size_t sizes[PARAMETERS] = {1500, 1, 700, 256, 33};
 static float weights[PARAMETERS][MOST], slopes[PARAMETERS][MOST];
-
-/* A context that makes kernels for work-groups; skips the test where the device has none of its own
- * work-items' size. */
-static kiln_context *open_grouped(const char *word)
-{
-    static struct kiln__traits traits;
-    setenv("KILN_ONE_LAUNCH", word, 1);
-    kiln_context *context = open_context();
-    unsetenv("KILN_ONE_LAUNCH");
-    if (!context->runtime.device.traits->chunked) {
-        close_context(context);
-        cr_skip_test("the device's kernels are made for work-groups anyway");
-    }
-    traits = *context->runtime.device.traits;
-    traits.name = "grouped";
-    traits.one_launch = true;
-    traits.chunked = traits.nontemporal_stores = false;
-    traits.vector = 4;
-    traits.chunks = traits.min_chunk = 1;
-    traits.work_group = 64;
-    context->runtime.device.traits = &traits;
-    return context;
-}
 
 static void begin(void)
 {
