@@ -155,6 +155,25 @@ INLINE void hide(float scores[SCORES], long keys, long reach, uint lane)
             scores[i] = -INFINITY;
 }
 
+#if WINDOW
+/* Keys before each row's window. earliest: the first key of the block that the item's warp's first
+ * row sees. */
+INLINE void hide_earlier(float scores[SCORES], long earliest, uint lane)
+{
+    if (earliest <= (WINDOW == 1 ? -15 : 0))
+        return;
+    const int own = (int)clamp(earliest, -1024L, 1024L) - (int)(lane & 3) * 2;
+    const int low = own + (WINDOW == 1 ? (int)(lane >> 2) : 0), high = low + (WINDOW == 1 ? 8 : 0);
+#pragma unroll
+    for (int i = 0; i < SCORES; i++)
+        if (i / 4 * 8 + i % 2 < (i & 2 ? high : low))
+            scores[i] = -INFINITY;
+}
+#define HIDE_EARLIER(key) hide_earlier(scores, EARLIEST(row0 + own_row) - (key), lane);
+#else
+#define HIDE_EARLIER(key)
+#endif
+
 #if MASK
 INLINE float from_f16(ushort bits)
 {
@@ -346,6 +365,10 @@ attention_wgmma(__global const ushort *restrict q, __global const ushort *restri
                 ,
                 __global const length_type *restrict lengths, long lengths_offset
 #endif
+#if WINDOW
+                ,
+                long earliest
+#endif
                 PASTE(TO_, RUNS)(RUN))
 {
     __local uchar memory[1024] __attribute__((aligned(1024)));
@@ -364,6 +387,17 @@ attention_wgmma(__global const ushort *restrict q, __global const ushort *restri
     v += v_offset;
     PASTE(TO_, RUNS)(ENTER)
     COUNT_KEYS
+#if WINDOW /* as if there were no blocks before the window's first */
+    const long skipped = max(EARLIEST(row0), 0L) / KEYS * KEYS;
+    k += skipped * k_row;
+    v += skipped * v_row;
+    n -= skipped;
+    diagonal -= skipped;
+    earliest -= skipped;
+#if MASK
+    mask += skipped * mask_column;
+#endif
+#endif
     const long seen = min(n, min(m, row0 + ROWS) + diagonal);
     const int blocks = seen > 0 ? (int)((seen + KEYS - 1) / KEYS) : 0;
     if (item == 0) {
@@ -404,14 +438,15 @@ attention_wgmma(__global const ushort *restrict q, __global const ushort *restri
     asm volatile("//!setmaxnreg.inc.sync.aligned.u32 232;");
 
     const uint group = item / 128 - 1, lane = item % 32;
-    /* The last key that the item's warp's first row sees, by its position. */
-    const long reach = row0 + group * 64 + item % 128 / 32 * 16 + diagonal;
+    const long own_row = group * 64 + item % 128 / 32 * 16; /* the first of the item's warp */
+    /* The last key that it sees, by its position. */
+    const long reach = row0 + own_row + diagonal;
     const ulong of_q = describe(queries + group * 8192, 1), of_k = describe(keys, 1),
                 of_v = describe(values, BOX / 16);
     float sums[SUMS], scores[SCORES], faded[2];
 #if MASK
     const struct mask of_mask = mask_of(mask + mask_offset + first_mask, m, mask_row, mask_column,
-                                        row0 + group * 64 + item % 128 / 32 * 16 + lane / 4, lane);
+                                        row0 + own_row + lane / 4, lane);
 #define ADD_MASK(key) add_mask(scores, &of_mask, key, n - (key), scale, lane)
 #define UNIT 1.0f /* scores are scaled */
 #else
@@ -439,6 +474,7 @@ attention_wgmma(__global const ushort *restrict q, __global const ushort *restri
             barrier_arrive(empty_k);
         ADD_MASK(0L);
         hide(scores, n, reach, lane);
+        HIDE_EARLIER(0L)
         weigh(scores, &rows, UNIT, faded);
         pack_weights(scores, weights);
     }
@@ -454,6 +490,7 @@ attention_wgmma(__global const ushort *restrict q, __global const ushort *restri
             barrier_arrive(empty_k + 8 * stage);
         ADD_MASK((long)block * KEYS);
         hide(scores, n - (long)block * KEYS, reach - (long)block * KEYS, lane);
+        HIDE_EARLIER((long)block * KEYS)
         weigh(scores, &rows, UNIT, faded);
         asm volatile("//!wgmma.wait_group.sync.aligned 0;" : BOUND_SUMS::"memory");
         if (item % 128 == 0)

@@ -153,9 +153,9 @@ static bool tensor_cores_fit(const struct kiln__plan *plan,
     if (!type || wgmma_mask(mask) < 0 || device->info.max_work_group < WGMMA_ITEMS ||
         plan->options.shared || attention->node->attention.scale <= 0)
         return false;
-    bool fits = !attention->node->attention.window && size->d > 0 && size->d <= WGMMA_MOST &&
-                size->d % 8 == 0 && size->e <= WGMMA_MOST && size->e % 8 == 0 && size->n > 0 &&
-                size->m < INT32_MAX / 2 && size->n < INT32_MAX / 2;
+    bool fits = size->d > 0 && size->d <= WGMMA_MOST && size->d % 8 == 0 && size->e <= WGMMA_MOST &&
+                size->e % 8 == 0 && size->n > 0 && size->m < INT32_MAX / 2 &&
+                size->n < INT32_MAX / 2;
     for (uint32_t i = 0; i < KILN__MASK; i++)
         fits = fits && has_rows(plan, attention, i, type, 8);
     const struct kiln__self_test self_test = {

@@ -149,7 +149,15 @@ Test(attention_wgmma, stores_narrow_results_at_once)
         "-DRESULT_BF16 8 x 8");
 }
 
-/* attention_cpu stores none. */
+Test(attention_wgmma, skips_keys_before_windows)
+{
+    window = 100;
+    expect_words(&(struct attention){NARROW(KILN_F16), 8, 1024, 512, 64, 64, 0, KILN_I32, 0},
+                 "-DTYPE=f16 -DRESULT=f32 -DDEPTH=64 -DSTAGES=2 -DLOCAL=82944 -DALIGNED=1 -DRUNS=1 "
+                 "-DWINDOW=2 -DLENGTHS=1 8 x 8");
+}
+
+/* Of a size that tensor cores do not take; attention_cpu would store none. */
 Test(attention_wgmma, stores_narrow_results_of_windows)
 {
     window = 100;
