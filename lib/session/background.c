@@ -263,8 +263,9 @@ static unsigned count_workers(size_t jobs)
 }
 
 /* Of the second plan's quick kernels the workers' share goes to `jobs` first: each worker compiles
- * as many as the batch's own thread. That one builds and launches from the first on, hence theirs
- * are the last, in reverse order. What is compiled twice where they meet costs a moment. */
+ * three to two of the batch's own thread, which runs them as well. That one builds and launches
+ * from the first on, hence theirs are the last, in reverse order. What is compiled twice where they
+ * meet costs a moment. */
 static void add_quick_jobs(const struct search *search, const struct kiln__program_specs *quick,
                            unsigned workers, struct kiln__missing *jobs)
 {
@@ -272,7 +273,7 @@ static void add_quick_jobs(const struct search *search, const struct kiln__progr
     size_t count = 0;
     for (size_t i = 0; i < quick->count; i++)
         count += kiln__program_is_quick(device, quick->items[i].options);
-    const size_t share = count < FEWEST_SHARED ? 0 : count * workers / (workers + 1);
+    const size_t share = count < FEWEST_SHARED ? 0 : count * 3 * workers / (3 * workers + 2);
     for (size_t i = quick->count; i-- > 0 && jobs->count < share;)
         if (kiln__program_is_quick(device, quick->items[i].options))
             jobs->items[jobs->count++] = &quick->items[i];
