@@ -4,8 +4,8 @@
  * programs/compile_workers.h), and this one finds it all on disk. Where a driver is known to bear
  * it, threads of this one do it (Oclgrind crashes); elsewhere a kernel is compiled when it is met.
  *
- * A process takes 0.1 to 0.3 s to begin, and on PoCL does nearly twice the work of a launch. Below
- * six kernels or three cores the batch's own thread is as soon.
+ * A process takes 0.1 to 0.3 s to begin, and on PoCL as much to read the driver's library. Below
+ * six kernels, or twelve on two cores, the batch's own thread is as soon.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* sched_getaffinity */
@@ -141,11 +141,12 @@ void kiln__programs_prepare(struct kiln__programs *programs, const struct kiln__
     kiln__programs_sync(programs);
 }
 
-/* A process takes 0.1 to 0.3 s to begin, and for a binary that is complete PoCL compiles nearly
- * twice what a launch needs: three of them, with two kernels each, are sooner than this one. Each
- * has some of a GPU's memory. */
+/* Before a process compiles, PoCL's library is read in it, for as long as small kernels are
+ * compiled: three processes with two kernels each are sooner than this one, and two that save six.
+ * Each has some of a GPU's memory. */
 #define LEAST_EACH 2
 #define LEAST_WORKERS 3
+#define LEAST_OF_TWO 12
 #define MOST_WORKERS 8
 
 /* A driver that has its own cache of what was compiled before needs less for a kernel. */
@@ -169,7 +170,8 @@ static void compile_missing_in_workers(struct kiln__programs *programs,
     kiln__programs_find_missing(programs, specs, count, &missing);
     unsigned threads = count_threads(0, missing.count / LEAST_EACH);
     threads = threads > MOST_WORKERS ? MOST_WORKERS : threads;
-    if (threads >= LEAST_WORKERS && is_slow(programs, missing.items[missing.count - 1])) {
+    const bool pays = threads >= LEAST_WORKERS || (threads == 2 && missing.count >= LEAST_OF_TWO);
+    if (pays && is_slow(programs, missing.items[missing.count - 1])) {
         missing.count--;
         compile_by_workers(programs, &missing, threads);
     }

@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A batch that is prepared: its kernels are stored before they run, and nothing else is changed. */
+/* A batch that is prepared: its kernels are stored before they run, and nothing else is changed.
+ * What is compiled in other processes before a batch runs that was not. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_setaffinity */
+#endif
 #include <criterion/criterion.h>
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include <kiln/kiln.h>
 
 #include "../support/missing.h"
+#include "programs/program_state.h"
+#include "support/fill.h"
 
 enum { LENGTH = 70000 };
 
@@ -100,4 +107,72 @@ Test(prepare, a_batch_that_failed_says_so)
     cr_expect_eq(kiln_batch_prepare(NULL, 1), KILN_INVALID_ARGUMENT);
     kiln_batch_release(batch);
     kiln_context_release(context);
+}
+
+/* ---- what is missing ---- */
+
+enum { MOST = 12 };
+
+/* False: there are fewer. */
+static bool keep_cores(int count)
+{
+    cpu_set_t all, kept;
+    CPU_ZERO(&kept);
+    if (sched_getaffinity(0, sizeof all, &all))
+        return false;
+    for (int i = 0; i < CPU_SETSIZE && count; i++)
+        if (CPU_ISSET(i, &all)) {
+            CPU_SET(i, &kept);
+            count--;
+        }
+    return !count && !sched_setaffinity(0, sizeof kept, &kept);
+}
+
+/* So many kernels of one work-item. Answers how many this process has compiled. */
+static uint64_t compile_missing(size_t count, uint64_t *stored)
+{
+    static char sources[MOST][100], names[MOST][8];
+    static const size_t one = 1;
+    struct kiln__program_spec specs[MOST];
+    struct kiln__programs_stats stats;
+    struct fill fill;
+    fill_folder();
+    if (!fill_start(&fill, KILN_CACHE_ON))
+        cr_skip("no OpenCL device here");
+    if (!fill.device.traits->serial_compiler)
+        cr_skip("this device's kernels are compiled in this process");
+    fill.programs->compile = KILN_COMPILE_TOGETHER;
+    for (size_t i = 0; i < count; i++) {
+        snprintf(names[i], sizeof names[i], "k%zu", i);
+        snprintf(sources[i], sizeof sources[i], "__kernel void %s(__global int *x) { *x = %zu; }",
+                 names[i], i);
+        specs[i] =
+            (struct kiln__program_spec){names[i], 3, sources[i], "", names[i], 1, &one, &one};
+    }
+    kiln__programs_compile_missing(fill.programs, specs, count);
+    kiln__programs_get_stats(fill.programs, &stats);
+    *stored = stats.stores;
+    fill_stop(&fill);
+    fill_end();
+    return stats.compiled;
+}
+
+/* A batch compiles what is missing as it meets it. */
+Test(missing, a_few_are_left_to_the_batch_on_two_cores, .timeout = 300)
+{
+    uint64_t stored;
+    if (!keep_cores(2))
+        cr_skip("two cores are needed");
+    cr_expect_eq(compile_missing(MOST - 1, &stored), 0u);
+    cr_expect_eq(stored, 0u);
+}
+
+/* The last is compiled here, to see whether that takes long. */
+Test(missing, more_are_compiled_by_two_processes_on_two_cores, .timeout = 300)
+{
+    uint64_t stored;
+    if (!keep_cores(2))
+        cr_skip("two cores are needed");
+    cr_expect_eq(compile_missing(MOST, &stored), 1u);
+    cr_expect_eq(stored, (uint64_t)MOST - 1);
 }
