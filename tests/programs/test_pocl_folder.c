@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../support/cache.h"
 #include "programs/pocl_folder.h"
 #include "programs/stand_in.h"
-#include "support/cache.h"
 
 #define PROGRAM "AB/CDEF"
 

@@ -12,9 +12,9 @@
 
 #include <kiln/kiln.h>
 
+#include "../support/fill.h"
 #include "../support/missing.h"
 #include "programs/program_state.h"
-#include "support/fill.h"
 
 enum { LENGTH = 70000 };
 
