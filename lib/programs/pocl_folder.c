@@ -17,6 +17,7 @@
 #include "programs/stand_in.h"
 #include "store/folder.h"
 #include "util/environment.h"
+#include "util/format.h"
 
 #define GENERIC "0-0-0"
 
@@ -82,7 +83,7 @@ static __attribute__((format(printf, 2, 3))) bool join(char path[PATH_MAX], cons
 {
     va_list parts;
     va_start(parts, format);
-    const int printed = vsnprintf(path, PATH_MAX, format, parts);
+    const int printed = kiln__vformat(path, PATH_MAX, format, parts);
     va_end(parts);
     return printed > 0 && printed < PATH_MAX;
 }
