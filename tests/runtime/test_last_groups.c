@@ -89,10 +89,12 @@ Test(last_groups, bits_are_those_of_launches_of_their_own)
         memset(&apart, 0, sizeof apart);
         memset(&joined, 0, sizeof joined);
         const size_t before = run_layer(many, &layer, &apart);
+        if (!before)
+            cr_skip_test("the device has no kernel with anything behind it");
         const size_t behind = run_layer(one, &layer, &joined);
         cr_expect_eq(memcmp(&apart, &joined, sizeof apart), 0, "%zu rows, case %zu", layer.rows, i);
         /* What is read has a step of its own behind its launch, but for shared memory. */
-        if (before && (!layer.keeps || one->runtime.host_mode != KILN__HOST_SEPARATE))
+        if (!layer.keeps || one->runtime.host_mode != KILN__HOST_SEPARATE)
             cr_expect_lt(behind, before, "case %zu: %zu launches", i, behind);
     }
     close_context(many);
