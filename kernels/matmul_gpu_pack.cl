@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An operand for matmul_wgmma.cl or matmul_mma_rows.cl, from wherever its elements lie and whatever is
- * made of them: lines with k contiguous, `lead` elements apart, [batch][part][lines][lead].
+ * An operand for matmul_wgmma.cl or matmul_mma_rows.cl, from wherever its elements lie and whatever
+ * is made of them: lines with k contiguous, `lead` elements apart, [batch][part][lines][lead].
  *
  *     args    a, packed, packed_offset, lines, k, lead, a_offset, a_row, a_column, a_batch
  *     global  256 * ceil(k / 64), ceil(lines / 64), batch        local  256, 1, 1
@@ -112,8 +112,8 @@ INLINE void read_square(__local VALUE square[EDGE][EDGE + 1],
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 matmul_gpu_pack(__global const OPERAND_A_TYPE *restrict a, __global ELEMENT *restrict packed,
-                  long packed_offset, long lines, long k, long lead, long a_offset, long a_row,
-                  long a_column, long a_batch OPERAND_A_PARAMETERS)
+                long packed_offset, long lines, long k, long lead, long a_offset, long a_row,
+                long a_column, long a_batch OPERAND_A_PARAMETERS)
 {
     __local VALUE square[EDGE][EDGE + 1];
     const int item = get_local_id(0);

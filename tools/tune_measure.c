@@ -107,7 +107,7 @@ static kiln_status wrong(const struct tune_bench *bench, size_t at, double want)
 static double tolerance_of(const struct tune_work *work)
 {
     const bool attends = !strncmp(work->name, "attention", 9);
-    const double rounds = work->type == KILN_BF16 ? 0x1p-9 : work->type == KILN_F16 ? 0x1p-12 : 0;
+    const double rounds = work->type == KILN_BF16 ? 0x1p-8 : work->type == KILN_F16 ? 0x1p-11 : 0;
     return TOLERANCE + (attends ? rounds : 0);
 }
 

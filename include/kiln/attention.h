@@ -18,11 +18,11 @@ typedef struct kiln_attention_options {
     int64_t diagonal; /**< of causal: 0 counts from the first key; n - m counts from the last, as
                            where earlier keys come from a cache. With lengths 0 counts from the last
                            key that is there */
-    int64_t
-        window; /**< keys that a row sees at most, the last up to its own place: row i of a
-                     causal q sees keys i + diagonal - window + 1 to i + diagonal, which
-                     lengths shift as they do without it; a row that is not causal the last
-                     `window` keys that are there. 0: all. Blocks of earlier keys are not read */
+    /** Keys that a row sees at most, the last up to its own place: row i of a causal q sees keys
+     *  i + diagonal - window + 1 to i + diagonal, which lengths shift as they do without it; a row
+     *  that is not causal the last `window` keys that are there. 0: all. Blocks of earlier keys are
+     *  not read; a gradient takes time by m n. */
+    int64_t window;
 } kiln_attention_options;
 
 /** Options with every default. */
@@ -53,8 +53,8 @@ KILN_API void kiln_attention_options_init(kiln_attention_options *options, size_
  *  sees the keys whose element is not 0. f32: added to the scores, and -infinity takes a key away.
  *  Finite numbers, however low, do not: where a row has no others, its keys count by what that
  *  gives (below -2.3e38 they count alike). A row that sees no key is 0. What a row does not see
- * does not count, even if its score is NaN, nor in the gradient; v is expected to be finite there,
- * and on tensor cores, for the gradient, q and k are, too.
+ *  does not count, even if its score is NaN, nor in the gradient; v is expected to be finite there,
+ *  and on tensor cores, for the gradient, q and k are, too.
  *
  *  The gradient (kiln_grad()) computes scores again, a block of rows of q at a time: 2^22 of them
  *  (on a GPU up to 2^26, where they take no more than a 256th of its memory) or a 32nd part of all,
@@ -83,7 +83,7 @@ KILN_API kiln_tensor kiln_attention(kiln_batch *batch, kiln_tensor q, kiln_tenso
  *
  *  A length changes no bits but by the keys that it adds: the keys are taken in the same blocks
  *  whatever the lengths are, and lengths of other matrices do not matter. The gradient flows to q,
- * k, v and the mask, and is 0 beyond the length; none flows to lengths. It takes time by n.
+ *  k, v and the mask, and is 0 beyond the length; none flows to lengths. It takes time by n.
  *
  *  Everything else, errors too, as kiln_attention(). INVALID_HANDLE also for empty `lengths`,
  *  TYPE_MISMATCH for such that are no integers. */

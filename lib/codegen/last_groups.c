@@ -8,9 +8,10 @@
 #include "plan/packing.h"
 #include "util/kernel_texts.h"
 
-/* What one may move, and the work-groups of the product's size that it may take. */
+/* What one may move; and how often each helper may take a work-group's part of it, one after the
+ * other: more take longer than a launch. */
 #define MOST_BYTES ((uint64_t)1 << 20)
-#define MOST_GROUPS 64
+#define MOST_TURNS 4
 
 /* Launches behind one product: their functions are one program. */
 #define MOST_BEHIND 4
@@ -18,6 +19,20 @@
 /* What the product and all behind it take, at most: with more it would not be packed. */
 #define MOST_NUMBERS ((size_t)KILN__MOST_VECTORS * KILN__PACKED_LANES)
 #define MOST_ARGUMENTS 110 /* in 1,024 bytes, where none are packed */
+
+/* ---- helpers ---- */
+
+/* Units for each helper. A helper waits for work-groups that may not have begun, so that others
+ * have to have room: those of 32 queues, as many as a GPU has, take one work-group a unit. */
+#define UNITS_OF_HELPER 32
+
+/* As many as the device may have wait for each other. */
+static size_t most_helpers(const struct kiln__plan *plan)
+{
+    const struct kiln__device *device = plan->options.device;
+    const size_t helpers = device->info.compute_units / UNITS_OF_HELPER;
+    return device->traits->fence == KILN__FENCE_PTX && helpers ? helpers : 1;
+}
 
 /* ---- which launches ---- */
 
@@ -82,7 +97,7 @@ static bool may_follow(const struct kiln__plan *plan, const struct kiln__launch 
 {
     return is_simple(plan, launch) && !launch->prepacks && !launch->covers &&
            launch->bytes <= MOST_BYTES && lanes_of(launch) <= leader->local[0] &&
-           count_groups(launch, leader->local[0]) <= MOST_GROUPS;
+           count_groups(launch, leader->local[0]) <= MOST_TURNS * most_helpers(plan);
 }
 
 /* ---- the joined launch ---- */
@@ -100,24 +115,17 @@ static void add_index(struct kiln__launch *joined, size_t value, const char *nam
     kiln__launch_add(joined, KILN__INDEX(value), name, k, 0);
 }
 
-/* Units for each helper. A helper waits for work-groups that may not have begun, so that others
- * have to have room: those of 32 queues, as many as a GPU has, take one work-group a unit. */
-#define UNITS_OF_HELPER 32
-
-/* How many work-groups share what is behind: where they may wait for each other, at most one for
- * each of the longest launch's. */
+/* How many work-groups share what is behind: at most one for each of the longest launch's. */
 static size_t helpers_of(const struct kiln__plan *plan, const struct kiln__launch *joined)
 {
-    const struct kiln__device *device = plan->options.device;
-    size_t helpers = device->info.compute_units / UNITS_OF_HELPER, most = 1;
+    size_t helpers = most_helpers(plan), most = 1;
     for (size_t k = 1; k < joined->phases.count; k++) {
         const struct kiln__launch behind = kiln__launch_behind(plan, joined, k);
         const size_t groups = count_groups(&behind, joined->local[0]);
         most = groups > most ? groups : most;
     }
     helpers = helpers < most ? helpers : most;
-    helpers = helpers < groups_of(joined) ? helpers : groups_of(joined);
-    return device->traits->fence == KILN__FENCE_PTX && helpers ? helpers : 1;
+    return helpers < groups_of(joined) ? helpers : groups_of(joined);
 }
 
 /* Behind the product's arguments: the counters, the helpers, and of each launch its work-groups and

@@ -7,7 +7,8 @@
  *
  * On devices that are not chunked a launch costs the host 6 to 10 us and work-groups would wait for
  * each other for 2 to 3. There maps that need nothing of each other become one, in which each
- * work-group is one of one of them.
+ * work-group is one of one of them, and what is short behind a product is done by its last
+ * work-groups (last_groups.h).
  *
  * Launches of one text are one function (phase_text.h). What else a phase takes is a record of the
  * launch's table: its length; the function's number; how many work-items, or work-groups, there

@@ -16,7 +16,8 @@ bool kiln__slots_share_memory(const struct kiln__plan *plan, uint32_t a, uint32_
                       plan->slots.items[b].storage == KILN__STORAGE_ARENA);
 }
 
-/* Kernels that the program brought along, and joined and generic ones, have lists of their own. */
+/* Kernels that the program brought along, and generic ones and joined ones with a table, have lists
+ * of their own. */
 static bool may_pack(const struct kiln__plan *plan, const struct kiln__launch *launch)
 {
     const bool own = launch->source == KILN__SOURCE_NEST || launch->source == KILN__SOURCE_TEMPLATE;
@@ -53,6 +54,8 @@ bool kiln__packing_of(const struct kiln__plan *plan, const struct kiln__launch *
         packing->shared[packing->place[k]]++;
     }
     packing->vectors = (numbers + KILN__PACKED_LANES - 1) / KILN__PACKED_LANES;
+    const size_t bytes =
+        (packing->vectors * (size_t)KILN__PACKED_LANES + packing->memories) * sizeof(int64_t);
     return numbers >= FEWEST_NUMBERS && packing->vectors <= KILN__MOST_VECTORS &&
-           packing->memories <= KILN__MOST_MEMORIES;
+           bytes <= KILN__PACKED_BYTES;
 }

@@ -10,11 +10,11 @@
 /* Numbers of a vector, each of 64 bits. */
 #define KILN__PACKED_LANES 16
 
-/* Arguments of a launch that is packed at most; and its vectors, which with as much memory as may
- * be take the 1,024 bytes that OpenCL promises. */
+/* Arguments of a launch that is packed at most; and its vectors, with which there are 32 memories
+ * in the 1,024 bytes that OpenCL promises. With fewer there are more. */
 #define KILN__MOST_PACKED 128
 #define KILN__MOST_VECTORS 6
-#define KILN__MOST_MEMORIES 32
+#define KILN__PACKED_BYTES 1024
 
 struct kiln__packing {
     unsigned memories; /* parameters that are memory; vectors are behind them */

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,6 +21,9 @@
 #include "util/format.h"
 
 #define GENERIC "0-0-0"
+
+/* In each folder of kiln's: what has none of that name is somebody's, and left alone. */
+#define MARK "kiln-worker"
 
 /* PROGRAM/KERNEL/VARIANT/KERNEL.so: deeper than that is nothing. */
 #define MOST_DEPTH 5
@@ -66,7 +70,7 @@ static void link_all(int from, int to, int depth)
             linkat(from, entry->d_name, to, entry->d_name, 0);
             continue;
         }
-        mkdirat(to, entry->d_name, 0777);
+        mkdirat(to, entry->d_name, 0700);
         int other = open_folder(to, entry->d_name);
         if (other >= 0) {
             link_all(inner, other, depth - 1);
@@ -95,10 +99,10 @@ static void make_folder(const char *path)
     snprintf(part, sizeof part, "%s", path);
     for (char *end = strchr(part + 1, '/'); end; end = strchr(end + 1, '/')) {
         *end = 0;
-        mkdir(part, 0777);
+        mkdir(part, 0700);
         *end = '/';
     }
-    mkdir(part, 0777);
+    mkdir(part, 0700);
 }
 
 /* Nothing is made where there is nothing to link. */
@@ -138,35 +142,86 @@ static bool is_usual(const char *variable)
     return !value || *value == '1';
 }
 
-/* Between opening and locking, its last owner may have removed it. */
-static bool lock_folder(struct kiln__pocl_folder *folder)
+/* Nobody else may write there, since PoCL runs what it finds; and it has nothing, or a mark. */
+static bool is_own(int folder)
+{
+    struct stat facts;
+    if (fstat(folder, &facts) || facts.st_uid != geteuid() || facts.st_mode & (S_IRWXG | S_IRWXO))
+        return false;
+    if (!faccessat(folder, MARK, F_OK, AT_SYMLINK_NOFOLLOW))
+        return true;
+    DIR *walk = kiln__folder_walk(folder);
+    struct dirent *entry = NULL;
+    while (walk && (entry = readdir(walk)) && !is_inside(entry))
+        ;
+    if (walk)
+        closedir(walk);
+    return walk && !entry;
+}
+
+static bool is_named(const struct kiln__pocl_folder *folder)
 {
     struct stat locked, named;
+    return !fstat(folder->lock, &locked) && !stat(folder->own, &named) &&
+           locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
+}
+
+/* Between opening and locking, its last owner may have removed it. *stops: there are no locks. */
+static bool lock_folder(struct kiln__pocl_folder *folder, bool *stops)
+{
     folder->lock = open_folder(AT_FDCWD, folder->own);
     if (folder->lock < 0)
         return false;
-    if (!flock(folder->lock, LOCK_EX | LOCK_NB) && !fstat(folder->lock, &locked) &&
-        !stat(folder->own, &named) && locked.st_dev == named.st_dev &&
-        locked.st_ino == named.st_ino)
-        return true;
+    if (!flock(folder->lock, LOCK_EX | LOCK_NB)) {
+        if (is_named(folder) && is_own(folder->lock))
+            return true;
+    } else {
+        *stops = errno != EWOULDBLOCK;
+    }
     close(folder->lock);
     folder->lock = -1;
     return false;
 }
 
-/* The first that nobody has. One whose owner was killed has files yet. */
+static bool put_mark(const struct kiln__pocl_folder *folder)
+{
+    const int mark =
+        openat(folder->lock, MARK, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (mark >= 0)
+        close(mark);
+    return mark >= 0;
+}
+
+/* The first that nobody has. One whose owner was killed has files yet. Another machine that has the
+ * same files need not see this one's locks. */
 static bool take_folder(struct kiln__pocl_folder *folder)
 {
-    for (unsigned i = 0; i < KILN__MOST_COMPILE_WORKERS; i++) {
-        if (!join(folder->own, "%s/kiln-%u", folder->shared, i))
+    char host[HOST_NAME_MAX + 1] = "";
+    bool stops = gethostname(host, sizeof host - 1) || strchr(host, '/');
+    for (unsigned i = 0; i < KILN__MOST_COMPILE_WORKERS && !stops; i++) {
+        if (!join(folder->own, "%s/.kiln-worker-%s-%u", folder->shared, host, i))
             return false;
-        mkdir(folder->own, 0700);
-        if (lock_folder(folder)) {
+        const bool made = !mkdir(folder->own, 0700);
+        if (lock_folder(folder, &stops)) {
             empty(folder->lock, MOST_DEPTH + 2);
-            return true;
+            return put_mark(folder);
         }
+        if (made && stops)
+            rmdir(folder->own);
     }
     return false;
+}
+
+/* Whether what is compiled here can be linked to the shared cache. */
+static bool try_link(const struct kiln__pocl_folder *folder)
+{
+    char from[PATH_MAX], to[PATH_MAX];
+    if (!join(from, "%s/" MARK, folder->own) || !join(to, "%s-link", folder->own))
+        return false;
+    unlink(to);
+    const bool linked = !link(from, to);
+    unlink(to);
+    return linked;
 }
 
 /* Whether the dynamic linker takes a stand-in here: PoCL ends a process where it does not. */
@@ -187,9 +242,10 @@ bool kiln__pocl_folder_open(struct kiln__pocl_folder *folder)
 {
     *folder = (struct kiln__pocl_folder){.lock = -1};
     if (!is_usual("POCL_KERNEL_CACHE") || !is_usual("POCL_WORK_GROUP_SPECIALIZATION") ||
-        !find_shared(folder->shared) || !take_folder(folder))
+        !find_shared(folder->shared))
         return false;
-    if (try_stand_in(folder) && !setenv("POCL_CACHE_DIR", folder->own, 1))
+    if (take_folder(folder) && try_link(folder) && try_stand_in(folder) &&
+        !setenv("POCL_CACHE_DIR", folder->own, 1))
         return true;
     kiln__pocl_folder_close(folder);
     return false;
@@ -261,6 +317,8 @@ static bool for_each(const struct kiln__pocl_folder *folder, const char *kernels
             join(own, "%s/%s/%s", folder->own, folder->program, kernel) &&
             join(shared, "%s/%s/%s", folder->shared, folder->program, kernel))
             all = call(own, shared, kernel) && all;
+        else
+            all = false;
         kernels += length + (kernels[length] == ';');
     }
     return all;
@@ -283,7 +341,7 @@ static bool remove_generic(const char *own, const char *shared, const char *kern
     char place[PATH_MAX];
     int generic = join(place, "%s/" GENERIC, own) ? open_folder(AT_FDCWD, place) : -1;
     if (generic < 0)
-        return true;
+        return errno == ENOENT;
     empty(generic, 0);
     close(generic);
     return !rmdir(place);

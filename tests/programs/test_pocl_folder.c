@@ -3,6 +3,7 @@
  * shared one, and the libraries that stand in for a variant. No device is needed. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,12 +91,61 @@ Test(pocl_folder, each_has_one_and_leaves_none)
     cr_expect_not(is_there(other.own, "."));
 }
 
+/* The name of the first one in the shared cache. */
+static const char *first_folder(void)
+{
+    static char path[PATH_MAX];
+    cr_assert(kiln__pocl_folder_open(&folder));
+    strcpy(path, folder.own);
+    kiln__pocl_folder_close(&folder);
+    setenv("POCL_CACHE_DIR", fake_folder(), 1);
+    return path;
+}
+
 Test(pocl_folder, what_one_that_was_killed_left_is_removed)
 {
-    make(fake_folder(), "kiln-0/" PROGRAM "/k/0-0-0/k.so");
+    const char *first = first_folder();
+    cr_assert_eq(mkdir(first, 0700), 0);
+    make(first, "kiln-worker");
+    make(first, PROGRAM "/k/0-0-0/k.so");
     cr_assert(kiln__pocl_folder_open(&folder));
-    cr_expect(is_there(fake_folder(), "kiln-0"));
-    cr_expect_not(is_there(fake_folder(), "kiln-0/AB"));
+    cr_expect_str_eq(folder.own, first);
+    cr_expect_not(is_there(first, "AB"));
+    kiln__pocl_folder_close(&folder);
+}
+
+/* One without kiln's mark, one that others may write to, one by way of a link. */
+Test(pocl_folder, what_is_not_kilns_is_left_alone)
+{
+    for (int way = 0; way < 3; way++) {
+        const char *first = first_folder();
+        make(fake_folder(), "mine/AB/x");
+        make(fake_folder(), "mine/kiln-worker");
+        cr_assert_eq(way == 2 ? symlink("mine", first) : mkdir(first, 0700), 0);
+        make(first, "AB/x");
+        if (way == 1)
+            make(first, "kiln-worker");
+        cr_assert_eq(chmod(first, way == 1 ? 0777 : 0700), 0);
+        cr_assert(kiln__pocl_folder_open(&folder));
+        cr_expect_str_neq(folder.own, first, "way %d", way);
+        kiln__pocl_folder_close(&folder);
+        setenv("POCL_CACHE_DIR", fake_folder(), 1);
+        cr_expect(is_there(first, "AB/x"), "way %d", way);
+        char command[PATH_MAX + 16];
+        snprintf(command, sizeof command, "rm -r '%s'", first);
+        cr_assert_eq(system(command), 0);
+    }
+}
+
+/* An error that does not say that there is none. */
+Test(pocl_folder, a_stand_in_that_cannot_be_looked_for_counts_as_left)
+{
+    cr_assert(kiln__pocl_folder_open(&folder));
+    make(folder.own, PROGRAM "/program.bc");
+    kiln__pocl_folder_find(&folder);
+    cr_expect(kiln__pocl_folder_withdraw(&folder, "k"), "there is none");
+    make(folder.own, PROGRAM "/k/0-0-0");
+    cr_expect_not(kiln__pocl_folder_withdraw(&folder, "k"), "no folder");
     kiln__pocl_folder_close(&folder);
 }
 
