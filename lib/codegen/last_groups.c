@@ -155,7 +155,7 @@ static bool copy_arguments(const struct kiln__launch *from, struct kiln__launch 
     return done;
 }
 
-/* Launches `first` and the `count` behind it, which are those of the next steps. */
+/* So many launches of steps that follow each other, the first of them the product's. */
 static bool join(struct kiln__plan *plan, const uint32_t *launches, size_t count)
 {
     const uint32_t counters = kiln__plan_counters(plan);

@@ -166,24 +166,25 @@ Test(pocl_folder, there_is_none_where_pocl_works_in_another_way)
     cr_expect_str_empty(folder.program);
 }
 
+/* Where a variable names the test's folder, and nothing else says where the cache is. */
+static void expect_shared(const char *variable, const char *below)
+{
+    char expected[400], file[100];
+    snprintf(expected, sizeof expected, "%s/%s", fake_folder(), below);
+    snprintf(file, sizeof file, "%s/x", below);
+    unsetenv("POCL_CACHE_DIR");
+    setenv(variable, fake_folder(), 1);
+    make(fake_folder(), file);
+    cr_assert(kiln__pocl_folder_open(&folder));
+    cr_expect_str_eq(folder.shared, expected);
+    kiln__pocl_folder_close(&folder);
+}
+
 Test(pocl_folder, the_shared_cache_is_where_pocl_has_it)
 {
-    char expected[400];
-    unsetenv("POCL_CACHE_DIR");
-    setenv("XDG_CACHE_HOME", fake_folder(), 1);
-    make(fake_folder(), "pocl/kcache/x");
-    snprintf(expected, sizeof expected, "%s/pocl/kcache", fake_folder());
-    cr_assert(kiln__pocl_folder_open(&folder));
-    cr_expect_str_eq(folder.shared, expected);
-    kiln__pocl_folder_close(&folder);
-    unsetenv("POCL_CACHE_DIR");
+    expect_shared("XDG_CACHE_HOME", "pocl/kcache");
     unsetenv("XDG_CACHE_HOME");
-    setenv("HOME", fake_folder(), 1);
-    make(fake_folder(), ".cache/pocl/kcache/x");
-    snprintf(expected, sizeof expected, "%s/.cache/pocl/kcache", fake_folder());
-    cr_assert(kiln__pocl_folder_open(&folder));
-    cr_expect_str_eq(folder.shared, expected);
-    kiln__pocl_folder_close(&folder);
+    expect_shared("HOME", ".cache/pocl/kcache");
 }
 
 /* ---- programs ---- */
